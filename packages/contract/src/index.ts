@@ -1,0 +1,74 @@
+export { absentQueues, absentState, absentTransactions, unsupported } from "./absent.ts"
+export type {
+  AppendOptions,
+  AppendResult,
+  AssignmentChange,
+  Catalog,
+  ConnectTarget,
+  Driver,
+  GroupCoordinator,
+  GroupDescription,
+  Identity,
+  JoinOptions,
+  LogReader,
+  Membership,
+  OffsetEntry,
+  OffsetOwner,
+  OffsetStore,
+  OptionKind,
+  PartitionDescription,
+  PartitionLog,
+  PartitionRead,
+  QueueBroker,
+  QueueDelivery,
+  QueueSession,
+  QueueSpec,
+  ReaderOptions,
+  ReadLimits,
+  ReadPosition,
+  Session,
+  Settlement,
+  StateEntry,
+  StateStore,
+  StreamDescription,
+  TopicDescription,
+  TopicSpec,
+  TransactionHandle,
+  TransactionSession,
+  Transactions,
+} from "./driver.ts"
+export type { ErrorContext, ErrorDetails, ErrorKind, ErrorWire, Outcome } from "./error.ts"
+export {
+  AlreadyExistsError,
+  CancelledError,
+  ClosedError,
+  ConnectionError,
+  CorruptionError,
+  DecodeError,
+  DiskFullError,
+  errorFromWire,
+  errorToWire,
+  FencedError,
+  HistoryChangedError,
+  InvalidError,
+  MillraceError,
+  NotAssignedError,
+  NotFoundError,
+  OffsetOutOfRangeError,
+  PermissionError,
+  RecordTooLargeError,
+  SequenceError,
+  StorageError,
+  TimeoutError,
+  UnsupportedError,
+} from "./error.ts"
+export type { HeaderKind } from "./header-value.ts"
+export { HeaderValue, headerKindCodes, hex } from "./header-value.ts"
+export type { HeadersInit } from "./headers.ts"
+export { Headers } from "./headers.ts"
+export type { Capability, Durability, Manifest } from "./manifest.ts"
+export type { MessageId } from "./message-id.ts"
+export { batchId, checkMessageId, formatMessageId, maxBatchRecords, parseMessageId, splitId } from "./message-id.ts"
+export { murmur2 } from "./murmur2.ts"
+export type { Anchor, Claim, Lineage, Position, TopicName, TopicPartition, Watermarks } from "./position.ts"
+export type { BatchStamp, BatchWriter, EncodedBatch, SealedBatch, WireRecord } from "./record.ts"

@@ -1,0 +1,69 @@
+/**
+ * What a backend can do, as data: for the core's decisions, for tests of presence and absence, and for the docs. A driver's manifest
+ * is the most it can do; a session's is what this server can.
+ */
+
+/** A part of the contract that a backend has or lacks. What is lacking is refused with its reason and what to use instead. */
+export type Capability =
+  | { readonly supported: true }
+  | { readonly supported: false; readonly reason: string; readonly instead: string }
+
+export type Durability = "synced" | "written"
+
+export interface Manifest {
+  /** The backend in words, for error messages: "embedded log", "Apache Kafka 4.4". */
+  readonly backend: string
+  readonly append: {
+    /** How a resend is recognised: by producer sequence, by ids within a window, or not at all (then a resend may double). */
+    readonly dedup: "sequence" | "idWindow" | "none"
+    /** Batches of one partition that may be under way at once. More than 1 only where the backend refuses a gap. */
+    readonly maxInFlightPerPartition: number
+    /** How long a resend is recognised for certain; absent: as long as the identity lives. */
+    readonly windowMs?: number
+    /** What shares one producer identity. `none` where the backend has none. */
+    readonly identityScope: "producer" | "topic" | "none"
+    /** Whether ids that a caller gives are looked up, and how. */
+    readonly idLookup: "window" | "resend" | "none"
+    /** Whether a confirmation tells offsets. */
+    readonly confirms: "offsets" | "stored"
+    /** Durabilities that a topic can be created with; the first is the default. */
+    readonly durability: readonly Durability[]
+  }
+  readonly read: {
+    /** Offsets of a partition can have holes. */
+    readonly holes: boolean
+    /** The resolution of record times. */
+    readonly timestampResolutionMicros: number
+    /** Whether the sender's time is kept beside the append time. */
+    readonly originTimestamp: boolean
+    readonly filters: "server" | "client"
+  }
+  readonly catalog: {
+    /** Whether streams are objects of the backend or prefixes that always exist. */
+    readonly streams: "objects" | "prefixes"
+    /** Whether a purge starts a new history at 0, or trims and goes on counting. */
+    readonly purge: "restarts" | "trims"
+    readonly expiry: Capability
+    readonly sizeRetention: Capability
+    readonly addPartitions: Capability
+    readonly trim: Capability
+  }
+  readonly groups: Capability
+  readonly queues: Capability
+  readonly transactions: Capability
+  readonly state: Capability
+  readonly limits: {
+    readonly payloadBytes: number
+    /** All headers of one record, names and values with the backend's overhead. */
+    readonly headersBytes: number
+    readonly headerNameBytes: number
+    readonly headerValueBytes: number
+    readonly keyBytes: number
+    /** Stream, topic, group and consumer names, in UTF-8. */
+    readonly nameBytes: number
+    readonly partitions: number
+    /** The largest batch by encoded bytes (unless one record alone is larger) and by records. */
+    readonly batchBytes: number
+    readonly batchRecords: number
+  }
+}

@@ -1,0 +1,6 @@
+export { backoffMs } from "./backoff.ts"
+export type { Clock, Timer } from "./clock.ts"
+export { systemClock } from "./clock.ts"
+export type { Random } from "./random.ts"
+export { seededRandom, systemRandom } from "./random.ts"
+export { VirtualClock } from "./virtual-clock.ts"
