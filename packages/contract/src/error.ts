@@ -116,9 +116,10 @@ export class MillraceError extends Error {
 
   static override [Symbol.hasInstance](value: unknown): boolean {
     if (typeof value !== "object" || value === null || !(mark in value)) return false
-    if (Object.hasOwn(this, "accepts"))
-      return (this.accepts as readonly ErrorKind[]).includes((value as unknown as MillraceError).kind)
-    return this === MillraceError || Function.prototype[Symbol.hasInstance].call(this, value)
+    if (this === MillraceError) return true
+    const own = Object.hasOwn(this, "accepts") ? this.accepts : undefined
+    if (own === undefined) return Function.prototype[Symbol.hasInstance].call(this, value)
+    return own.includes((value as unknown as MillraceError).kind)
   }
 }
 
