@@ -97,6 +97,7 @@ export interface Catalog {
   describeTopic(name: TopicName): Promise<TopicDescription>
   listStreams(): Promise<StreamDescription[]>
   listTopics(stream: string): Promise<TopicDescription[]>
+  /** `count` more, numbered on. */
   addPartitions(name: TopicName, count: number): Promise<TopicDescription>
   /** Removes whole batches below `before`; answers what is left. Never removes a record at or behind it. */
   trim(partition: TopicPartition, before: bigint): Promise<Watermarks>
@@ -121,6 +122,7 @@ export interface PartitionLog {
   identify(topic: TopicName, bump?: Identity): Promise<Identity>
   /**
    * Appends one batch. Batches of one partition are handled in the order of the calls. Several appends of one turn may share a request.
+   * A batch that was made before a purge is appended, into the new history; one that was made before the topic was recreated is refused.
    * @throws SequenceError when the sequence does not continue the partition's, FencedError for an old epoch, NotFoundError when the
    *   topic is gone or was recreated, RecordTooLargeError when the batch is too large for the backend (split it), DiskFullError
    */
@@ -163,7 +165,7 @@ export interface ReadPosition extends Position {
 
 /** Stateful on the driver's side. One `next` at a time; it is never abandoned: an owner that no longer wants it closes the reader. */
 export interface LogReader {
-  /** Replaces the partitions to read. Those that stay with an unchanged offset go on undisturbed; a pending `next` takes note at once. */
+  /** Replaces the partitions to read. Those that stay at the reader's present offset go on undisturbed; a pending `next` takes note at once. */
   set(positions: readonly ReadPosition[]): void
   /** One long poll over all partitions, fair among them. Empty when the wait ends without `minRecords`. */
   next(limits: ReadLimits): Promise<PartitionRead[]>
@@ -207,7 +209,7 @@ export interface OffsetOwner {
 }
 
 export interface OffsetEntry extends Position {
-  /** Fences the store; absent only for named consumers. */
+  /** Fences the store. Absent for named consumers, and for a group while nobody owns the partition. */
   readonly claim?: Claim
 }
 
@@ -227,7 +229,7 @@ export interface GroupCoordinator {
   create(group: string, topic: TopicName): Promise<void>
   /** @throws NotFoundError */
   describe(group: string, topic: TopicName): Promise<GroupDescription>
-  /** Forgets the group and its offsets. Members lose their claims. */
+  /** Forgets the group and its offsets. Members lose their claims; those that read nothing else end with NotFoundError. */
   delete(group: string, topic: TopicName): Promise<void>
   /** Settles once the member is known to the others. @throws NotFoundError when the group or a topic does not exist */
   join(group: string, topics: readonly TopicName[], options: JoinOptions): Promise<Membership>
@@ -248,13 +250,14 @@ export interface JoinOptions {
 
 export interface Membership {
   readonly memberId: string
-  /** What changes, in order. The first tells the first assignment, which may be empty. Ends after `leave`; fails with FencedError when the member is gone for good. */
+  /** What changes, in order: a revocation before the same partition's next assignment. The first tells the first assignment, which may be empty. Ends after `leave`; fails with FencedError when the member is gone for good. */
   readonly changes: AsyncIterable<AssignmentChange>
   /** Hands revoked partitions over. The claims are void from here on. */
   release(claims: readonly Claim[]): Promise<void>
   leave(): Promise<void>
 }
 
+/** To be handled in the order lost, revoked, assigned. A partition is in one of them only. */
 export interface AssignmentChange {
   readonly assigned: readonly Claim[]
   /** To be drained, committed and released within `deadlineMs`; then fenced. */

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict"
+import { extname } from "node:path"
 import { test } from "node:test"
 import {
   ClosedError,
@@ -30,7 +31,9 @@ test("instanceof tells the kinds apart", () => {
 })
 
 test("a second copy of the package recognises the errors of the first", async () => {
-  const copy = (await import(`${import.meta.resolve("./error.ts")}?copy`)) as typeof import("./error.ts")
+  const copy = (await import(
+    `${import.meta.resolve(`./error${extname(import.meta.url)}`)}?copy`
+  )) as typeof import("./error.ts")
   const foreign = new copy.NotFoundError("gone")
   assert.ok(foreign instanceof NotFoundError)
   assert.ok(foreign instanceof MillraceError)

@@ -1,0 +1,88 @@
+import { InvalidError, type Manifest, type Session } from "@millrace/contract"
+import type { Clock, Random } from "@millrace/runtime"
+import { type ClientOptions, checkClientOptions } from "./client-options.ts"
+import { LiveContext } from "./live-context.ts"
+import { OptionReader, shown } from "./options.ts"
+import { listed, Stream, type StreamInfo, streamInfo } from "./stream.ts"
+import { Topic } from "./topic.ts"
+
+/** How long `close` may take. */
+export interface CloseOptions {
+  /** For everything together, in ms. Default 30,000. */
+  readonly timeoutMs?: number
+}
+
+const defaultCloseMs = 30_000
+
+/** A connection to one backend, and the way to everything on it. */
+export class Client implements AsyncDisposable {
+  readonly #context: LiveContext
+  readonly #defaultStream: string | undefined
+
+  /** Made by `openClient`. */
+  constructor(context: LiveContext, defaultStream: string | undefined) {
+    this.#context = context
+    this.#defaultStream = defaultStream
+  }
+
+  /** What this backend can do. */
+  get manifest(): Manifest {
+    return this.#context.manifest
+  }
+
+  /** The driver's own client underneath, for what Millrace does not expose. */
+  get native(): unknown {
+    return this.#context.session.native
+  }
+
+  /** @throws InvalidError for the name */
+  stream(name: string): Stream {
+    return new Stream(this.#context, name)
+  }
+
+  /**
+   * A topic of the default stream. Without one: the backend's own topic of exactly this name, where its topics need no stream.
+   * @throws InvalidError for the name, and without a default stream where topics belong to streams
+   */
+  topic(name: string): Topic {
+    if (this.#defaultStream === undefined && this.manifest.catalog.streams === "objects") {
+      throw new InvalidError(
+        `topic ${shown(name)} needs a stream: ${this.manifest.backend} keeps topics in streams. ` +
+          `Use client.stream(name).topic(${shown(name)}), or set a default with connect(url, { stream }) or MILLRACE_STREAM`,
+      )
+    }
+    return new Topic(this.#context, { stream: this.#defaultStream ?? "", topic: name })
+  }
+
+  /** The streams that exist when the iteration begins. */
+  streams(): AsyncIterable<StreamInfo> {
+    return listed(this.#context, async () => (await this.#context.session.catalog.listStreams()).map(streamInfo))
+  }
+
+  /**
+   * Shuts down every producer and consumer of this client (sends are waited for, consumers store by their policy), then the
+   * connection. The second call awaits the first; later calls of anything else are refused with ClosedError.
+   * @throws TimeoutError when not all was done in time, and what a shutdown failed with; the connection is closed even so
+   */
+  async close(options?: CloseOptions): Promise<void> {
+    const read = new OptionReader<CloseOptions>("close", options, ["timeoutMs"])
+    await this.#context.close(read.duration("timeoutMs", { zero: true, fallback: defaultCloseMs }))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+}
+
+/**
+ * A client over a session, which it owns from here on.
+ * @throws InvalidError for the options
+ */
+export function openClient(
+  session: Session,
+  options: ClientOptions,
+  runtime: { readonly clock: Clock; readonly random: Random },
+): Client {
+  const settings = checkClientOptions(options, session.manifest.limits)
+  return new Client(new LiveContext(session, settings, runtime), settings.stream)
+}

@@ -1,0 +1,98 @@
+import {
+  ClosedError,
+  type Manifest,
+  type Session,
+  TimeoutError,
+  type TopicDescription,
+  type TopicName,
+} from "@millrace/contract"
+import type { Clock, Random } from "@millrace/runtime"
+import type { ClientSettings } from "./client-options.ts"
+import type { ClientContext, Owned, TopicDirectory } from "./context.ts"
+import { CachedTopicDirectory } from "./topic-directory.ts"
+
+/** What the connection's own close gets when shutting down took all the time there was, in ms. */
+const graceMs = 1000
+
+/** The context of a client that can be closed, with what it has to shut down. */
+export class LiveContext implements ClientContext {
+  readonly session: Session
+  readonly clock: Clock
+  readonly random: Random
+  readonly publish: ClientSettings["publish"]
+  readonly topics: TopicDirectory
+  readonly #owned = new Set<Owned>()
+  #closing: Promise<void> | undefined
+
+  constructor(session: Session, settings: ClientSettings, runtime: { readonly clock: Clock; readonly random: Random }) {
+    this.session = session
+    this.clock = runtime.clock
+    this.random = runtime.random
+    this.publish = settings.publish
+    const directory = new CachedTopicDirectory(session.catalog)
+    this.topics = {
+      describe: (name: TopicName): Promise<TopicDescription> => directory.describe(name),
+      forget: (name: TopicName): void => directory.forget(name),
+    }
+  }
+
+  get manifest(): Manifest {
+    return this.session.manifest
+  }
+
+  own(owned: Owned): () => void {
+    this.assertOpen()
+    this.#owned.add(owned)
+    return () => void this.#owned.delete(owned)
+  }
+
+  /** @throws ClosedError once `close` was called */
+  assertOpen(): void {
+    if (this.#closing !== undefined) throw new ClosedError("the client was closed")
+  }
+
+  /** Shuts down what is owned, all at the same time, then the session. The second call awaits the first. */
+  close(timeoutMs: number): Promise<void> {
+    this.#closing ??= this.#end(timeoutMs)
+    return this.#closing
+  }
+
+  async #end(timeoutMs: number): Promise<void> {
+    const startedMs = this.clock.monotonicMs()
+    const shutdowns = [...this.#owned].map((owned) => {
+      const ending = owned.shutdown({ timeoutMs })
+      return this.#within(timeoutMs + graceMs, ending, `a part of the client did not shut down within ${timeoutMs} ms`)
+    })
+    const outcomes = await Promise.allSettled(shutdowns)
+    const failures = outcomes.filter((outcome) => outcome.status === "rejected").map((outcome) => outcome.reason)
+    const leftMs = Math.max(graceMs, timeoutMs - (this.clock.monotonicMs() - startedMs))
+    try {
+      await this.#within(leftMs, this.session.close(), `the connection did not close within ${timeoutMs} ms`)
+    } catch (error) {
+      failures.push(error)
+    }
+    if (failures.length === 1) throw failures[0]
+    if (failures.length > 1) throw combined(failures)
+  }
+
+  #within(ms: number, work: Promise<void>, message: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = this.clock.setTimer(ms, () => reject(new TimeoutError(message)))
+      const end = (settle: () => void): void => {
+        timer.cancel()
+        settle()
+      }
+      work.then(
+        () => end(resolve),
+        (error) => end(() => reject(error)),
+      )
+    })
+  }
+}
+
+function combined(failures: readonly unknown[]): TimeoutError {
+  const messages = failures.map((failure) => (failure instanceof Error ? failure.message : String(failure)))
+  return new TimeoutError(`closing the client failed in ${failures.length} places: ${messages.join("; ")}`, {
+    cause: new AggregateError(failures),
+  })
+}

@@ -1,0 +1,183 @@
+import { InvalidError, type TopicName, type Watermarks } from "@millrace/contract"
+import { Json } from "../codec/json.ts"
+import type { StandardSchema } from "../codec/standard-schema.ts"
+import { TypedTopic } from "../codec/typed-topic.ts"
+import type { Consumer } from "../consumer/consumer.ts"
+import type { ConsumerOptions } from "../consumer/consumer-options.ts"
+import type { Cursor } from "../consumer/cursor.ts"
+import { openCursor, type ReaderOptions } from "../consumer/log-cursor.ts"
+import { openConsumer } from "../consumer/partition-consumer.ts"
+import { BatchPublishBuilder } from "../producer/batch-publish-builder.ts"
+import type { SendResult } from "../producer/confirmation.ts"
+import { openProducer, type Producer } from "../producer/producer.ts"
+import type { ProducerOptions } from "../producer/producer-options.ts"
+import { resendBatch } from "../producer/publish.ts"
+import { PublishBuilder } from "../producer/publish-builder.ts"
+import { outOfRange } from "../producer/routing.ts"
+import type { Message } from "../record/message.ts"
+import { checkPartitionNumber, type OutgoingRecord } from "../record/outgoing-record.ts"
+import { ConsumerGroup } from "./consumer-group.ts"
+import { ensureTopic } from "./ensure-topic.ts"
+import type { LiveContext } from "./live-context.ts"
+import { checkName, topicText } from "./names.ts"
+import { shown } from "./options.ts"
+import { checkPartitionCount, need, type TopicInfo, type TopicOptions, topicInfo, topicSpec } from "./topic-options.ts"
+
+/** A topic by name: a log in partitions. A thin handle; nothing is asked or made before a method says so. */
+export class Topic {
+  /** Empty for the backend's own topic of exactly this name. */
+  readonly stream: string
+  readonly name: string
+  readonly #context: LiveContext
+  readonly #name: TopicName
+
+  /** @throws InvalidError for the name */
+  constructor(context: LiveContext, name: TopicName) {
+    this.#context = context
+    this.stream = name.stream
+    this.name = checkName("topic", name.topic, context.manifest.limits)
+    this.#name = { stream: this.stream, topic: this.name }
+  }
+
+  /**
+   * Creates what is missing: the stream, then the topic, which never expires unless the options say so. Changes nothing that exists,
+   * also when its partitions or settings are others than asked for. Who loses a race to create it gets the winner's.
+   * @param partitions Of a topic that is created. Default 1.
+   * @throws InvalidError for values out of range, UnsupportedError for what the backend cannot do
+   */
+  async ensure(partitions: number = 1, options?: TopicOptions): Promise<TopicInfo> {
+    this.#context.assertOpen()
+    const spec = topicSpec(this.#text, { partitions, options }, this.#context.manifest)
+    return topicInfo(await ensureTopic(this.#context, this.#name, { stream: true, topic: spec }))
+  }
+
+  /** @throws NotFoundError */
+  async describe(): Promise<TopicInfo> {
+    this.#context.assertOpen()
+    this.#context.topics.forget(this.#name)
+    return topicInfo(await this.#context.topics.describe(this.#name))
+  }
+
+  /** The first and the next offset of each partition, in order. @throws NotFoundError, and what one partition failed with */
+  async watermarks(): Promise<Watermarks[]> {
+    const { partitions } = await this.describe()
+    const places = Array.from({ length: partitions }, (_, partition) => ({ ...this.#name, partition }))
+    const answers = await this.#context.session.log.watermarks(places)
+    return answers.map((answer) => {
+      if (answer instanceof Error) throw answer
+      return answer
+    })
+  }
+
+  /**
+   * Adds partitions behind the present ones. Keys may go to other partitions from then on.
+   * @param count How many more, from 1; at most the manifest's limit in all.
+   * @throws NotFoundError, UnsupportedError
+   */
+  async addPartitions(count: number): Promise<void> {
+    this.#context.assertOpen()
+    const { manifest, session, topics } = this.#context
+    need(`${this.#text}: adding partitions`, manifest, manifest.catalog.addPartitions)
+    checkPartitionCount(this.#text, count, manifest)
+    topics.forget(this.#name)
+    const present = (await topics.describe(this.#name)).partitions.length
+    if (present + count > manifest.limits.partitions) {
+      throw new InvalidError(
+        `${this.#text}: ${present} partitions and ${count} more are too many: a topic has at most ${manifest.limits.partitions}`,
+      )
+    }
+    try {
+      await session.catalog.addPartitions(this.#name, count)
+    } finally {
+      topics.forget(this.#name)
+    }
+  }
+
+  /**
+   * Removes records of one partition below an offset, in whole batches: some below it may stay, none at or behind it goes.
+   * @throws InvalidError for the offset or a partition that the topic does not have; NotFoundError, UnsupportedError
+   */
+  async trim(partition: number, before: bigint): Promise<void> {
+    const { manifest, session } = this.#context
+    need(`${this.#text}: trimming`, manifest, manifest.catalog.trim)
+    if (typeof before !== "bigint" || before < 0n) {
+      throw new InvalidError(`${this.#text}: offset ${shown(before)} is not a bigint from 0`)
+    }
+    checkPartitionNumber(partition)
+    const { partitions } = await this.describe()
+    if (partition >= partitions) throw outOfRange(`partition ${partition}`, { ...this.#name, partitions })
+    await session.catalog.trim({ ...this.#name, partition }, before)
+  }
+
+  /**
+   * Removes every record. Where the manifest's `catalog.purge` is `restarts`, offsets begin again at 0 in a new history, to which
+   * stored offsets do not apply.
+   * @throws NotFoundError
+   */
+  async purge(): Promise<void> {
+    this.#context.assertOpen()
+    await this.#context.session.catalog.purgeTopic(this.#name)
+    this.#context.topics.forget(this.#name)
+  }
+
+  /** @throws NotFoundError */
+  async delete(): Promise<void> {
+    this.#context.assertOpen()
+    try {
+      await this.#context.session.catalog.deleteTopic(this.#name)
+    } finally {
+      this.#context.topics.forget(this.#name)
+    }
+  }
+
+  /** Builds one record, sends it with the connection's publish timeout and retries, and waits for its confirmation. */
+  publish(): PublishBuilder {
+    return new PublishBuilder(this.#context, this.#name)
+  }
+
+  /** Collects records on the client and sends them together. */
+  publishBatch(): BatchPublishBuilder {
+    return new BatchPublishBuilder(this.#context, this.#name)
+  }
+
+  /**
+   * Sends records of a failed publish again (`error.unconfirmed`), with the ids that they carry and to the partitions that they were
+   * tried on. A backend that recognises ids leaves out what is already there, and `duplicates` counts it.
+   * @throws as `Producer.sendBatch`
+   */
+  batch(records: readonly OutgoingRecord[]): Promise<SendResult> {
+    return resendBatch(this.#context, this.#name, records)
+  }
+
+  /** A direct producer. @throws InvalidError, UnsupportedError for the options; ClosedError */
+  producer(options?: ProducerOptions): Producer {
+    return openProducer(this.#context, this.#name, options)
+  }
+
+  /**
+   * Reads one partition. Progress is stored under `name`; without a name it is the consumer's own, and nothing is stored.
+   * @throws InvalidError for the name, the partition number or an option
+   */
+  consumer(name: string | undefined, partition: number, options?: ConsumerOptions): Consumer {
+    return openConsumer(this.#context, { topic: this.#name, name, partition }, options)
+  }
+
+  /** A group of consumers that share the topic's partitions. @throws InvalidError for the name */
+  consumerGroup(name: string): ConsumerGroup {
+    return new ConsumerGroup(this.#context, this.#name, name)
+  }
+
+  /** A cursor over every partition, with offsets of its own. */
+  replay(options?: ReaderOptions): Promise<Cursor<Message>> {
+    return openCursor(this.#context, this.#name, options)
+  }
+
+  /** The topic with values in place of bytes: JSON text, checked by the codec's decode function or by a Standard Schema. */
+  json<T>(codec: Json<T> | StandardSchema<T>): TypedTopic<T> {
+    return new TypedTopic(this.#context, this.#name, codec instanceof Json ? codec : new Json(codec))
+  }
+
+  get #text(): string {
+    return `topic "${topicText(this.#name)}"`
+  }
+}

@@ -1,0 +1,9 @@
+/** Between values and payloads. */
+export interface Codec<T> {
+  /** What this codec is called in error messages: `JSON`. */
+  readonly name: string
+  /** @throws InvalidError when the value has no encoding. */
+  encode(value: T): Uint8Array
+  /** May throw anything: readers make a DecodeError with the record's position of it. Never called for a tombstone. */
+  decode(payload: Uint8Array): T
+}

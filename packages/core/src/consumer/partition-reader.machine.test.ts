@@ -1,0 +1,224 @@
+import assert from "node:assert/strict"
+import { describe, test } from "node:test"
+import {
+  ConnectionError,
+  HistoryChangedError,
+  type MillraceError,
+  NotFoundError,
+  OffsetOutOfRangeError,
+  StorageError,
+} from "@millrace/contract"
+import fc from "fast-check"
+import { FakeBatch } from "./fake-log.test-support.ts"
+import {
+  type PartitionReaderCommand,
+  type PartitionReaderEvent,
+  PartitionReaderMachine,
+  type PartitionReaderPolicy,
+} from "./partition-reader.machine.ts"
+
+const place = { stream: "s", topic: "t", partition: 3 }
+const policy: PartitionReaderPolicy = {
+  onOutOfRange: "first",
+  onMissing: "fail",
+  retryIntervalMs: 100,
+  initRetries: 0,
+  initRetryIntervalMs: 10,
+  holes: true,
+}
+
+const batch = (first: number, count: number): FakeBatch =>
+  new FakeBatch(
+    BigInt(first),
+    Array.from({ length: count }, () => ({})),
+  )
+
+const read = (batches: readonly FakeBatch[], next: number, lineage = "a"): PartitionReaderEvent => ({
+  type: "read",
+  batches,
+  nextOffset: BigInt(next),
+  lineage,
+})
+
+function started(options: Partial<PartitionReaderPolicy> = {}, offset = 10n): PartitionReaderMachine {
+  const machine = new PartitionReaderMachine(place, { ...policy, ...options })
+  machine.handle({ type: "started", offset, lineage: "a", polling: false })
+  return machine
+}
+
+const types = (commands: readonly PartitionReaderCommand[]): string[] => commands.map(({ type }) => type)
+const failedWith = (error: MillraceError): PartitionReaderEvent => ({ type: "readFailed", error, atMs: 5 })
+
+describe("what of an answer is new", () => {
+  test("a batch that begins before the position is entered in its middle", () => {
+    const [accept] = started().handle(read([batch(5, 10)], 15))
+    assert.deepEqual(
+      [accept?.type, (accept as { from: number }).from, (accept as { after: bigint }).after],
+      ["accept", 5, 15n],
+    )
+  })
+
+  test("what was accepted before is left out, and the position never goes back", () => {
+    const machine = started()
+    machine.handle(read([batch(10, 10)], 20))
+    assert.deepEqual(
+      types(machine.handle(read([batch(10, 5)], 15))),
+      ["set"],
+      "the reader is behind: it is told where we stand",
+    )
+    assert.equal(machine.offset, 20n)
+  })
+
+  test("the last batch carries the progress over holes and markers", () => {
+    const commands = started().handle(read([batch(10, 5), batch(20, 5)], 31))
+    assert.deepEqual(
+      commands.map((command) => command.type === "accept" && command.after),
+      [15n, 31n],
+    )
+  })
+
+  test("markers alone advance", () => {
+    assert.deepEqual(started().handle(read([], 14)), [{ type: "advance", next: 14n }])
+  })
+
+  test("an answer to an older position is not taken for a hole", () => {
+    const machine = started()
+    machine.handle(read([batch(10, 90)], 100))
+    machine.handle({ type: "seek", offset: 20n, polling: true })
+    assert.deepEqual(types(machine.handle(read([batch(100, 10)], 110))), ["set"])
+    assert.equal(machine.offset, 20n)
+    assert.deepEqual(types(machine.handle(read([batch(30, 10)], 40))), ["accept"], "asked anew, a hole is a hole")
+  })
+
+  test("an answer to an older position that covers the new one is taken", () => {
+    const machine = started()
+    machine.handle({ type: "seek", offset: 12n, polling: true })
+    assert.deepEqual(types(machine.handle(read([batch(10, 10)], 20))), ["accept"])
+  })
+})
+
+describe("every phase and every event", () => {
+  const events: Record<string, PartitionReaderEvent> = {
+    started: { type: "started", offset: 10n, lineage: "a", polling: false },
+    startFailed: { type: "startFailed", error: new StorageError("x"), atMs: 5 },
+    read: read([batch(10, 1)], 11),
+    "readFailed (history)": failedWith(new HistoryChangedError("x")),
+    "readFailed (range)": failedWith(new OffsetOutOfRangeError("x")),
+    "readFailed (passing)": failedWith(new ConnectionError("x")),
+    "readFailed (lasting)": failedWith(new StorageError("x")),
+    "located (new history)": { type: "located", first: 0n, end: 5n, lineage: "b", polling: false, atMs: 5 },
+    "located (behind)": { type: "located", first: 50n, end: 60n, lineage: "a", polling: false, atMs: 5 },
+    locateFailed: { type: "locateFailed", error: new ConnectionError("x"), atMs: 5 },
+    due: { type: "due", polling: false },
+    seek: { type: "seek", offset: 12n, polling: false },
+    errorTaken: { type: "errorTaken", atMs: 5 },
+  }
+  const phases: Record<string, () => PartitionReaderMachine> = {
+    starting: () => new PartitionReaderMachine(place, policy),
+    reading: () => started(),
+    locating: () => after(started(), failedWith(new OffsetOutOfRangeError("x"))),
+    waiting: () => after(started(), failedWith(new ConnectionError("x"))),
+    failed: () => after(started(), failedWith(new StorageError("x"))),
+    closed: () => after(started(), { type: "close" }),
+  }
+  const expected: Record<string, Record<string, readonly string[]>> = {
+    starting: { started: ["set"], startFailed: ["fail"] },
+    reading: {
+      read: ["accept"],
+      "readFailed (history)": ["locate"],
+      "readFailed (range)": ["locate"],
+      "readFailed (passing)": ["wake"],
+      "readFailed (lasting)": ["fail"],
+      seek: ["drop", "set"],
+    },
+    locating: {
+      "located (new history)": ["drop", "sourceChanged", "set"],
+      "located (behind)": ["skipped", "set"],
+      locateFailed: ["wake"],
+      seek: ["drop", "set"],
+    },
+    waiting: { due: ["set"], seek: ["drop", "set"] },
+    failed: { errorTaken: ["wake"], seek: ["drop", "set"] },
+    closed: {},
+  }
+  for (const [phase, make] of Object.entries(phases)) {
+    for (const [name, event] of Object.entries(events)) {
+      test(`${phase} × ${name}`, () => {
+        assert.deepEqual(types(make().handle(event)), expected[phase]?.[name] ?? [])
+      })
+    }
+  }
+})
+
+describe("failures", () => {
+  test("a missing topic fails, or with wait is looked for again", () => {
+    assert.deepEqual(types(started().handle(failedWith(new NotFoundError("x")))), ["fail"])
+    assert.deepEqual(started({ onMissing: "wait" }).handle(failedWith(new NotFoundError("x"))), [
+      { type: "wake", atMs: 105 },
+    ])
+  })
+
+  test("an error is tried again only after it was taken, retryIntervalMs after it happened", () => {
+    const machine = after(started(), failedWith(new StorageError("x")))
+    assert.equal(machine.reading, false)
+    assert.deepEqual(machine.handle({ type: "errorTaken", atMs: 50 }), [{ type: "wake", atMs: 105 }])
+    assert.deepEqual(types(machine.handle({ type: "due", polling: false })), ["set"])
+    assert.equal(machine.reading, true)
+  })
+
+  test("a history that is said to have changed and has not is asked again later, and nothing is thrown away", () => {
+    const machine = after(started(), failedWith(new HistoryChangedError("x")))
+    const same = { type: "located", first: 0n, end: 50n, lineage: "a", polling: false, atMs: 9 } as const
+    assert.deepEqual(machine.handle(same), [{ type: "wake", atMs: 109 }])
+  })
+
+  test("a position that is back in range goes on", () => {
+    const machine = after(started(), failedWith(new OffsetOutOfRangeError("x")))
+    assert.deepEqual(
+      types(machine.handle({ type: "located", first: 0n, end: 50n, lineage: "a", polling: false, atMs: 9 })),
+      ["set"],
+    )
+  })
+})
+
+describe("whatever the answers are", () => {
+  /** Answers that a reader may give: parts of the log from anywhere, with holes, some of them repeated or out of date. */
+  const answer = fc.record({
+    from: fc.nat({ max: 60 }),
+    counts: fc.array(fc.tuple(fc.nat({ max: 3 }), fc.integer({ min: 1, max: 5 })), { maxLength: 4 }),
+    more: fc.nat({ max: 3 }),
+  })
+
+  test("records are accepted in order, each at most once, and the position only grows", () => {
+    fc.assert(
+      fc.property(fc.array(answer, { maxLength: 20 }), (answers) => {
+        const machine = started({}, 0n)
+        let last = -1n
+        let position = 0n
+        for (const { from, counts, more } of answers) {
+          const batches: FakeBatch[] = []
+          let next = from
+          for (const [hole, count] of counts) {
+            batches.push(batch(next + hole, count))
+            next += hole + count
+          }
+          for (const command of machine.handle(read(batches, next + more))) {
+            if (command.type !== "accept") continue
+            for (let index = command.from; index < command.batch.count; index++) {
+              assert.ok(command.batch.offset(index) > last)
+              last = command.batch.offset(index)
+            }
+            assert.ok(command.after > last)
+          }
+          assert.ok(machine.offset >= position)
+          position = machine.offset
+        }
+      }),
+    )
+  })
+})
+
+function after(machine: PartitionReaderMachine, event: PartitionReaderEvent): PartitionReaderMachine {
+  machine.handle(event)
+  return machine
+}

@@ -1,0 +1,315 @@
+/**
+ * Reads one partition for a consumer: where it stands, what of an answer is new, and what to do when the position is out of range, the
+ * history has changed, or a poll failed. Pure: events in, commands out, the time inside the event.
+ *
+ *     phase      leaves by                                      to
+ *     starting   started | startFailed                          reading | waiting, failed
+ *     reading    readFailed (history, range) | readFailed       locating | waiting, failed
+ *     locating   located | locateFailed                         reading, failed | waiting, failed
+ *     waiting    due                                            starting, reading, locating (what failed)
+ *     failed     errorTaken                                     waiting
+ *     any        close                                          closed
+ *
+ * An event that the phase does not expect is an answer that came too late, and is dropped.
+ */
+import {
+  CorruptionError,
+  type EncodedBatch,
+  HistoryChangedError,
+  type Lineage,
+  type MillraceError,
+  NotFoundError,
+  OffsetOutOfRangeError,
+  type TopicPartition,
+} from "@millrace/contract"
+import { topicText } from "../client/names.ts"
+
+type Phase = "starting" | "reading" | "locating" | "waiting" | "failed" | "closed"
+type Step = "starting" | "reading" | "locating"
+
+export interface PartitionReaderPolicy {
+  readonly onOutOfRange: "first" | "next" | "fail"
+  readonly onMissing: "fail" | "wait"
+  /** The wait after a failure, in ms. */
+  readonly retryIntervalMs: number
+  /** How often a failed start is tried again before its error is handed out, and how long after. */
+  readonly initRetries: number
+  readonly initRetryIntervalMs: number
+  /** Whether the backend's offsets can have holes; where not, a hole is damage. */
+  readonly holes: boolean
+}
+
+/** `polling`: a poll is under way whose answer may still speak of an older position. `atMs`: monotonic time. */
+export type PartitionReaderEvent =
+  | {
+      readonly type: "started"
+      readonly offset: bigint
+      readonly lineage: Lineage
+      /** Records of the batch that holds `offset` are left out up to this append time. */
+      readonly fromMicros?: bigint | undefined
+      readonly polling: boolean
+    }
+  | { readonly type: "startFailed"; readonly error: MillraceError; readonly atMs: number }
+  | {
+      readonly type: "read"
+      readonly batches: readonly EncodedBatch[]
+      readonly nextOffset: bigint
+      readonly lineage: Lineage
+    }
+  | { readonly type: "readFailed"; readonly error: MillraceError; readonly atMs: number }
+  | {
+      readonly type: "located"
+      readonly first: bigint
+      readonly end: bigint
+      readonly lineage: Lineage
+      readonly polling: boolean
+      readonly atMs: number
+    }
+  | { readonly type: "locateFailed"; readonly error: MillraceError; readonly atMs: number }
+  | { readonly type: "due"; readonly polling: boolean }
+  | { readonly type: "seek"; readonly offset: bigint; readonly polling: boolean }
+  | { readonly type: "errorTaken"; readonly atMs: number }
+  | { readonly type: "close" }
+
+export type PartitionReaderCommand =
+  /** Find the position to start from: answer `started` or `startFailed`. */
+  | { readonly type: "start" }
+  /** Tell the log's reader where this partition stands (`offset`, `lineage`). */
+  | { readonly type: "set" }
+  /** Ask for the watermarks: answer `located` or `locateFailed`. */
+  | { readonly type: "locate" }
+  /** Records `from` … of a batch are next. When they are handled, progress is `after`. */
+  | { readonly type: "accept"; readonly batch: EncodedBatch; readonly from: number; readonly after: bigint }
+  /** Nothing to hand out, yet the position moved: over holes, markers or filtered records. */
+  | { readonly type: "advance"; readonly next: bigint }
+  /** Throw away what was read and not handed out. */
+  | { readonly type: "drop" }
+  /** The topic has a new history: progress of the old one is void, reading goes on at `offset`. */
+  | { readonly type: "sourceChanged"; readonly offset: bigint }
+  /** The position moved from `from`, which is not in the log, to `to`; back when it lay behind the end. */
+  | { readonly type: "skipped"; readonly from: bigint; readonly to: bigint }
+  /** Hand out this error behind what was read before; answer `errorTaken` when somebody got it. */
+  | { readonly type: "fail"; readonly error: MillraceError }
+  /** Answer `due` at this monotonic time. */
+  | { readonly type: "wake"; readonly atMs: number }
+
+const nothing: readonly PartitionReaderCommand[] = []
+
+export class PartitionReaderMachine {
+  readonly #partition: TopicPartition
+  readonly #policy: PartitionReaderPolicy
+  #phase: Phase = "starting"
+  #offset = 0n
+  #lineage: Lineage = ""
+  /** The position was set while a poll was under way: its answer may be of the old position, and is believed only when it covers the new. */
+  #doubtful = false
+  #fromMicros: bigint | undefined
+  #startTries = 0
+  /** What `waiting` goes on with, and what `failed` will. */
+  #resume: Step = "starting"
+  #failedAtMs = 0
+  /** Why the position is being located. */
+  #lost: "range" | "history" | "gap" = "range"
+  #seekBeforeStart: bigint | undefined
+
+  constructor(partition: TopicPartition, policy: PartitionReaderPolicy) {
+    this.#partition = partition
+    this.#policy = policy
+  }
+
+  /** Whether the log's reader should read this partition now. */
+  get reading(): boolean {
+    return this.#phase === "reading"
+  }
+  /** Whether the start is still to be found. */
+  get starting(): boolean {
+    return (
+      this.#phase === "starting" ||
+      ((this.#phase === "waiting" || this.#phase === "failed") && this.#resume === "starting")
+    )
+  }
+  /** The next offset to read. */
+  get offset(): bigint {
+    return this.#offset
+  }
+  get lineage(): Lineage {
+    return this.#lineage
+  }
+
+  handle(event: PartitionReaderEvent): readonly PartitionReaderCommand[] {
+    if (this.#phase === "closed") return nothing
+    switch (event.type) {
+      case "started":
+        return this.#phase === "starting" ? this.#started(event) : nothing
+      case "startFailed":
+        return this.#phase === "starting" ? this.#startFailed(event.error, event.atMs) : nothing
+      case "read":
+        return this.#phase === "reading" ? this.#read(event) : nothing
+      case "readFailed":
+        return this.#phase === "reading" ? this.#readFailed(event.error, event.atMs) : nothing
+      case "located":
+        return this.#phase === "locating" ? this.#located(event) : nothing
+      case "locateFailed":
+        return this.#phase === "locating" ? this.#failed(event.error, event.atMs, "locating") : nothing
+      case "due":
+        return this.#phase === "waiting" ? this.#go(this.#resume, event.polling) : nothing
+      case "seek":
+        return this.#seek(event.offset, event.polling)
+      case "errorTaken":
+        return this.#phase === "failed"
+          ? this.#wait(this.#failedAtMs + this.#policy.retryIntervalMs, this.#resume)
+          : nothing
+      case "close":
+        this.#phase = "closed"
+        return nothing
+    }
+  }
+
+  #started(event: PartitionReaderEvent & { type: "started" }): readonly PartitionReaderCommand[] {
+    this.#offset = this.#seekBeforeStart ?? event.offset
+    this.#lineage = event.lineage
+    this.#fromMicros = this.#seekBeforeStart === undefined ? event.fromMicros : undefined
+    this.#seekBeforeStart = undefined
+    this.#startTries = 0
+    return this.#go("reading", event.polling)
+  }
+
+  #startFailed(error: MillraceError, atMs: number): readonly PartitionReaderCommand[] {
+    const again = this.#startTries < this.#policy.initRetries
+    this.#startTries = again ? this.#startTries + 1 : 0
+    return again
+      ? this.#wait(atMs + this.#policy.initRetryIntervalMs, "starting")
+      : this.#failed(error, atMs, "starting")
+  }
+
+  #read(event: PartitionReaderEvent & { type: "read" }): readonly PartitionReaderCommand[] {
+    if (event.lineage !== this.#lineage) return this.#doubtful ? this.#go("reading", false) : this.#lose("history")
+    if (this.#doubtful) {
+      this.#doubtful = false
+      if (!covers(event.batches, this.#offset)) return this.#go("reading", false)
+    }
+    const commands: PartitionReaderCommand[] = []
+    let position = this.#offset
+    for (const batch of event.batches) {
+      if (batch.count === 0 || batch.lastOffset < position) continue
+      if (batch.firstOffset > position && !this.#policy.holes) {
+        this.#offset = position
+        return [...commands, ...this.#lose("gap")]
+      }
+      const from = this.#firstWanted(batch, position)
+      position = batch.lastOffset + 1n
+      commands.push({ type: "accept", batch, from, after: position })
+    }
+    return this.#moved(commands, position, event.nextOffset)
+  }
+
+  /** The position behind an answer: its `nextOffset`, which jumps over holes, and never back. */
+  #moved(commands: PartitionReaderCommand[], position: bigint, nextOffset: bigint): readonly PartitionReaderCommand[] {
+    const before = this.#offset
+    const next = nextOffset > position ? nextOffset : position
+    this.#offset = next
+    const last = commands.at(-1)
+    if (last?.type === "accept") commands[commands.length - 1] = { ...last, after: next }
+    else if (next > before) commands.push({ type: "advance", next })
+    if (nextOffset < next) commands.push({ type: "set" })
+    return commands
+  }
+
+  /** The first record of the batch at or behind the position and, right after a start by time, the time. */
+  #firstWanted(batch: EncodedBatch, position: bigint): number {
+    const from = batch.firstOffset >= position ? 0 : batch.indexOf(position)
+    const fromMicros = this.#fromMicros
+    this.#fromMicros = undefined
+    if (fromMicros === undefined) return from
+    for (let index = from; index < batch.count; index++) {
+      if (batch.timestampMicros(index) >= fromMicros) return index
+    }
+    // All are older: the time lay behind the end when it was looked up, and these records came since.
+    return from
+  }
+
+  #readFailed(error: MillraceError, atMs: number): readonly PartitionReaderCommand[] {
+    if (error instanceof HistoryChangedError) return this.#lose("history")
+    if (error instanceof OffsetOutOfRangeError) return this.#lose("range")
+    return this.#failed(error, atMs, "reading")
+  }
+
+  #lose(why: "range" | "history" | "gap"): readonly PartitionReaderCommand[] {
+    this.#lost = why
+    return this.#go("locating", false)
+  }
+
+  #located(event: PartitionReaderEvent & { type: "located" }): readonly PartitionReaderCommand[] {
+    const { first, end, lineage, polling, atMs } = event
+    const from = this.#offset
+    if (lineage !== this.#lineage) {
+      this.#lineage = lineage
+      this.#offset = first
+      this.#fromMicros = undefined
+      return [{ type: "drop" }, { type: "sourceChanged", offset: first }, ...this.#go("reading", polling)]
+    }
+    if (this.#lost === "history") return this.#wait(atMs + this.#policy.retryIntervalMs, "reading")
+    if (from >= first && from <= end) {
+      return this.#lost === "gap"
+        ? this.#failed(gapError(this.#partition, from), atMs, "reading")
+        : this.#go("reading", polling)
+    }
+    if (this.#policy.onOutOfRange === "fail") {
+      return this.#failed(rangeError(this.#partition, from, first, end), atMs, "reading")
+    }
+    this.#offset = this.#policy.onOutOfRange === "first" ? first : end
+    return [{ type: "skipped", from, to: this.#offset }, ...this.#go("reading", polling)]
+  }
+
+  #failed(error: MillraceError, atMs: number, resume: Step): readonly PartitionReaderCommand[] {
+    const missing = error instanceof NotFoundError && this.#policy.onMissing === "wait"
+    if (error.retryable || missing) return this.#wait(atMs + this.#policy.retryIntervalMs, resume)
+    this.#phase = "failed"
+    this.#resume = resume
+    this.#failedAtMs = atMs
+    return [{ type: "fail", error }]
+  }
+
+  #wait(atMs: number, resume: Step): readonly PartitionReaderCommand[] {
+    this.#phase = "waiting"
+    this.#resume = resume
+    return [{ type: "wake", atMs }]
+  }
+
+  #go(step: Step, polling: boolean): readonly PartitionReaderCommand[] {
+    this.#phase = step
+    if (step === "starting") return [{ type: "start" }]
+    if (step === "locating") return [{ type: "locate" }]
+    this.#doubtful = polling
+    return [{ type: "set" }]
+  }
+
+  #seek(offset: bigint, polling: boolean): readonly PartitionReaderCommand[] {
+    if (this.starting) {
+      this.#seekBeforeStart = offset
+      return nothing
+    }
+    this.#offset = offset
+    this.#fromMicros = undefined
+    return [{ type: "drop" }, ...this.#go("reading", polling)]
+  }
+}
+
+/** Whether an answer begins at the position: then it is an answer to it, whenever it was asked for. */
+function covers(batches: readonly EncodedBatch[], offset: bigint): boolean {
+  return batches.some((batch) => batch.firstOffset <= offset && offset <= batch.lastOffset)
+}
+
+function gapError(partition: TopicPartition, offset: bigint): CorruptionError {
+  return new CorruptionError(
+    `partition ${partition.partition} of topic "${topicText(partition)}": record ${offset} is missing between records that are there`,
+    { context: { ...partition, offset } },
+  )
+}
+
+function rangeError(partition: TopicPartition, offset: bigint, first: bigint, end: bigint): OffsetOutOfRangeError {
+  return new OffsetOutOfRangeError(
+    `partition ${partition.partition} of topic "${topicText(partition)}": the position ${offset} is out of range: the partition has ${first === end ? `no records; its next offset is ${end}` : `offsets ${first} to ${end - 1n}`}`,
+    { context: { ...partition, offset, first, end } },
+  )
+}

@@ -1,0 +1,305 @@
+import {
+  Headers,
+  type Manifest,
+  type MillraceError,
+  type PartitionLog,
+  type TopicDescription,
+} from "@millrace/contract"
+import type { Clock, Random } from "@millrace/runtime"
+import type { SendableRecord } from "../record/outgoing-record.ts"
+import { Chunk } from "./chunk.ts"
+import type { IdentitySource } from "./identity-source.ts"
+import type { BatchPart, PendingBatch } from "./pending-batch.ts"
+import { outOfRange, type Partitioner, Router, routesItself } from "./routing.ts"
+import type { SendCall } from "./send-call.ts"
+import { type Admission, millraceError, Sender, type SenderContext, shared } from "./sender.ts"
+import type { SenderSettings } from "./sender-command.ts"
+
+export interface AccumulatorContext {
+  readonly description: TopicDescription
+  readonly log: PartitionLog
+  readonly limits: Manifest["limits"]
+  readonly clock: Clock
+  readonly random: Random
+  readonly settings: SenderSettings
+  /** Records of one request. */
+  readonly batchLength: number
+  readonly partitioner: Partitioner | undefined
+  readonly identities: IdentitySource | undefined
+  readonly onResend: () => void
+  /** The topic is another one now: the accumulator takes nothing more. */
+  readonly onGone: () => void
+}
+
+/** What a retired accumulator leaves behind of one partition. */
+export interface LeftBatches {
+  readonly partition: number
+  readonly batches: readonly PendingBatch[]
+}
+
+/**
+ * Takes records of calls into the open batches of one incarnation of a topic, in the driver's final form, at once. Which partition a
+ * record goes to is decided here; when a batch goes out is its sender's business.
+ */
+export class Accumulator {
+  readonly #context: AccumulatorContext
+  readonly #senderContext: SenderContext
+  readonly #limits: { readonly records: number; readonly bytes: number }
+  #senders: (Sender | undefined)[] = []
+  #router: Router
+  #description: TopicDescription
+  #nextInBalance: number
+  /** The batch that records in balance go to until it is closed. */
+  #sticky: PendingBatch | undefined
+  #living = 0
+  #left: LeftBatches[] = []
+  #goneError: MillraceError | undefined
+  #retired: (() => void) | undefined
+  /** Reused for every record of every call: a writer keeps no reference. */
+  readonly #scratch = new ScratchRecord()
+
+  constructor(context: AccumulatorContext) {
+    this.#context = context
+    const { batchRecords, batchBytes } = context.limits
+    this.#limits = { records: Math.min(context.batchLength, batchRecords), bytes: batchBytes }
+    this.#description = context.description
+    this.#router = this.#newRouter(context.description)
+    this.#nextInBalance = context.random.uint32() % context.description.partitions.length
+    this.#senderContext = {
+      name: { stream: context.description.stream, topic: context.description.topic },
+      log: context.log,
+      clock: context.clock,
+      random: context.random,
+      settings: context.settings,
+      identities: context.identities,
+      newWriter: (partition) => context.log.writer(this.#description, partition, this.#limits),
+      onResend: context.onResend,
+      onHandBack: (partition, batches, error) => this.#takeBack(partition, batches, error),
+    }
+  }
+
+  get description(): TopicDescription {
+    return this.#description
+  }
+
+  get partitions(): number {
+    return this.#router.partitions
+  }
+
+  /** A newer description of the same incarnation, which may have more partitions. */
+  refresh(description: TopicDescription): void {
+    this.#description = description
+    this.#router = this.#newRouter(description)
+  }
+
+  /**
+   * Takes every record of a call. The call is refused, and nothing of it taken, when a partitioner fails.
+   * The partitions that the call names are known to exist.
+   */
+  append(call: SendCall): void {
+    let partitions: Int32Array | number
+    try {
+      partitions = this.#locate(call)
+    } catch (error) {
+      call.refuse(error as MillraceError)
+      return
+    }
+    const { count } = call
+    const length = this.#limits.records
+    if (count <= length && !call.resend) {
+      this.#appendRange(call, { from: 0, to: count, partitions, admission: shared })
+    } else {
+      let before: Chunk | undefined
+      for (let from = 0; from < count; from += length) {
+        const chunk = new Chunk(before, this.#context.settings.maxInFlight > 1)
+        const admission = { chunk, resend: call.resend, isMoved: false }
+        const to = Math.min(count, from + length)
+        if (!this.#appendRange(call, { from, to, partitions, admission })) break
+        before = chunk
+      }
+    }
+    call.taken()
+  }
+
+  /**
+   * Takes a part of an earlier incarnation's batch, alone, to the partitions where its records belong here. Its call opens new parts.
+   * @throws InvalidError, before anything is taken, when the topic has no such partition any more
+   */
+  appendPart(part: BatchPart, origin: { readonly batch: PendingBatch; readonly partitions: number }): void {
+    const { batch } = origin
+    const stays = origin.partitions === this.partitions
+    const targets = part.records.map((record) => {
+      const byKey = !stays && record.key !== null
+      const own = { ...record, partition: byKey ? -1 : batch.partition }
+      return this.#checked(this.#router.partitionOf(own, part.call.route))
+    })
+    const admission = { chunk: batch.chunk, resend: batch.resend, isMoved: true }
+    const touched = new Set<Sender>()
+    for (const [i, record] of part.records.entries()) {
+      const sender = this.#sender(targets[i] as number)
+      if (!touched.has(sender)) {
+        sender.closeBatch()
+        sender.admit(admission)
+      }
+      touched.add(sender)
+      sender.append(record, part.call, part.index + i)
+    }
+    for (const sender of touched) sender.closeBatch()
+  }
+
+  /** Stops. Settles when nothing is in flight, with the batches that have not settled. */
+  retire(): Promise<{ readonly left: readonly LeftBatches[]; readonly error: MillraceError | undefined }> {
+    return new Promise((resolve) => {
+      this.#retired = () => {
+        this.#left.sort((a, b) => a.partition - b.partition)
+        resolve({ left: this.#left, error: this.#goneError })
+      }
+      for (const sender of this.#senders) sender?.retire()
+      if (this.#living === 0) this.#retired()
+    })
+  }
+
+  /** Fails everything that has not settled. */
+  abort(error: MillraceError): void {
+    for (const sender of this.#senders) sender?.abort(error)
+  }
+
+  /** One partition for all records, −1 in balance, or one each. */
+  #locate(call: SendCall): Int32Array | number {
+    if (this.#router.isUniform && !call.isMixed) return this.#router.partitionOfRoute(call.route)
+    return Int32Array.from(call.records, (record) => this.#router.partitionOf(record, call.route))
+  }
+
+  /** False when a record could not be taken; the call knows then. */
+  #appendRange(call: SendCall, range: Range): boolean {
+    const { from, to, partitions, admission } = range
+    const { chunk } = admission
+    const { records, route } = call
+    const defaultKey = route.kind === "key" ? route.key : null
+    const uniform = typeof partitions === "number"
+    let balanced: Sender | undefined
+    let common: Sender | undefined
+    if (uniform) {
+      common = this.#senderFor(partitions, to - from, admission)
+      if (partitions === -1) balanced = common
+    }
+    let index = from
+    try {
+      for (; index < to; index++) {
+        let sender = common
+        if (sender === undefined) {
+          const partition = (partitions as Int32Array)[index] as number
+          if (partition === -1) balanced ??= this.#senderFor(-1, to - from, admission)
+          sender = partition === -1 ? (balanced as Sender) : this.#senderFor(partition, 1, admission)
+        }
+        sender.append(this.#scratch.fill(records[index] as SendableRecord, defaultKey), call, index)
+      }
+    } catch (thrown) {
+      call.refuseFrom(index, millraceError(thrown))
+      return false
+    } finally {
+      this.#scratch.clear()
+      if (chunk !== undefined) this.#complete(chunk)
+    }
+    if (balanced !== undefined && chunk === undefined) this.#sticky = balanced.open
+    return true
+  }
+
+  /** A chunk is alone in its batches: nothing joins them any more. */
+  #complete(chunk: Chunk): void {
+    for (const sender of this.#senders) if (sender?.open?.chunk === chunk) sender.closeBatch()
+    chunk.completed()
+  }
+
+  /** The sender of a partition (−1: the next one in balance), ready for `count` records that should share a batch. */
+  #senderFor(partition: number, count: number, admission: Admission): Sender {
+    const sender = this.#sender(partition === -1 ? this.#balance(count, admission.chunk) : partition)
+    sender.admit(admission)
+    const open = sender.open
+    if (open !== undefined && open.count + count > this.#limits.records) sender.closeBatch()
+    return sender
+  }
+
+  #balance(count: number, chunk: Chunk | undefined): number {
+    const sticky = this.#sticky
+    const stays = sticky !== undefined && !sticky.full && sticky.count + count <= this.#limits.records
+    return stays && chunk === undefined ? sticky.partition : this.#nextPartition()
+  }
+
+  #checked(partition: number): number {
+    if (partition < this.partitions) return partition
+    const { stream, topic } = this.#description
+    throw outOfRange(`partition ${partition}`, { stream, topic, partitions: this.partitions })
+  }
+
+  #nextPartition(): number {
+    const partition = this.#nextInBalance % this.partitions
+    this.#nextInBalance = (partition + 1) % this.partitions
+    return partition
+  }
+
+  #sender(partition: number): Sender {
+    let sender = this.#senders[partition]
+    if (sender === undefined) {
+      sender = new Sender(this.#senderContext, partition)
+      this.#senders[partition] = sender
+      this.#living++
+    }
+    return sender
+  }
+
+  #takeBack(partition: number, batches: readonly PendingBatch[], error: MillraceError | undefined): void {
+    this.#living--
+    this.#senders[partition] = undefined
+    this.#left.push({ partition, batches })
+    this.#goneError ??= error
+    if (this.#living === 0) this.#retired?.()
+    if (this.#retired === undefined) this.#context.onGone()
+  }
+
+  #newRouter(description: TopicDescription): Router {
+    const { stream, topic, partitions } = description
+    return new Router(this.#context.log, { stream, topic, partitions: partitions.length }, this.#context.partitioner)
+  }
+}
+
+interface Range {
+  readonly from: number
+  readonly to: number
+  readonly partitions: Int32Array | number
+  readonly admission: Admission
+}
+
+/** The one record that writers are handed, filled anew each time. */
+class ScratchRecord {
+  payload: Uint8Array | null = null
+  key: Uint8Array | null = null
+  headers: Headers = Headers.empty
+  id: bigint | undefined = undefined
+  timestampMicros: bigint | undefined = undefined
+
+  /** @param defaultKey The key of records that have no place of their own. */
+  fill(record: SendableRecord, defaultKey: Uint8Array | null): this {
+    if (record instanceof Uint8Array) {
+      this.payload = record
+      this.key = defaultKey
+      this.headers = Headers.empty
+      this.id = undefined
+      this.timestampMicros = undefined
+    } else {
+      this.payload = record.payload
+      this.key = routesItself(record) ? record.key : defaultKey
+      this.headers = record.headers
+      this.id = record.id
+      this.timestampMicros = record.timestampMicros
+    }
+    return this
+  }
+
+  /** Keeps no user's bytes alive. */
+  clear(): void {
+    this.payload = null
+    this.key = null
+    this.headers = Headers.empty
+  }
+}

@@ -1,0 +1,231 @@
+import {
+  type Manifest,
+  type MillraceError,
+  NotFoundError,
+  type TopicDescription,
+  type TopicName,
+} from "@millrace/contract"
+import { type AttemptSettings, attempt } from "../client/attempts.ts"
+import type { ClientContext } from "../client/context.ts"
+import { type Creation, ensureTopic } from "../client/ensure-topic.ts"
+import { topicText } from "../client/names.ts"
+import { Accumulator } from "./accumulator.ts"
+import type { IdentitySource } from "./identity-source.ts"
+import type { PendingBatch } from "./pending-batch.ts"
+import { outOfRange, type Partitioner } from "./routing.ts"
+import { type SendCall, unconfirmedRecords } from "./send-call.ts"
+import { millraceError } from "./sender.ts"
+import type { SenderSettings } from "./sender-command.ts"
+
+export interface TopicPublisherContext {
+  readonly client: ClientContext
+  readonly settings: SenderSettings
+  readonly setup: AttemptSettings
+  readonly batchLength: number
+  readonly partitioner: Partitioner | undefined
+  readonly identities: IdentitySource | undefined
+  /** What may be created at the first use; absent: nothing. */
+  readonly creation: Creation | undefined
+  /** Gives preparations up. */
+  readonly signal: AbortSignal
+  readonly onResend: () => void
+}
+
+/**
+ * One topic of a publisher through its incarnations. Calls go straight into the accumulator of the present one; while there is none
+ * (before the first use, and when the topic turned out to be another one) they wait in order. A topic that is gone is asked for again
+ * once for each batch that was on its way; it is not created a second time.
+ */
+export class TopicPublisher {
+  readonly #name: TopicName
+  readonly #context: TopicPublisherContext
+  #accumulator: Accumulator | undefined
+  /** The incarnation that is gone and has not been replaced. */
+  #leaving: Accumulator | undefined
+  #preparing: Promise<void> | undefined
+  #creation: Creation | undefined
+  #waiting: SendCall[] = []
+  #isEnded = false
+
+  constructor(name: TopicName, context: TopicPublisherContext) {
+    this.#name = name
+    this.#context = context
+    this.#creation = context.creation
+  }
+
+  /** Settles when records can be taken. @throws NotFoundError and whatever else keeps the topic from being described */
+  ready(): Promise<void> {
+    return this.#accumulator === undefined ? this.#prepare() : Promise.resolve()
+  }
+
+  submit(call: SendCall): void {
+    const accumulator = this.#accumulator
+    if (accumulator !== undefined && this.#waiting.length === 0 && call.highestPartition < accumulator.partitions) {
+      accumulator.append(call)
+      return
+    }
+    this.#waiting.push(call)
+    this.#prepareQuietly()
+  }
+
+  /** Fails everything that has not settled. */
+  abort(error: MillraceError): void {
+    this.#isEnded = true
+    for (const call of this.#takeWaiting()) call.refuse(error)
+    this.#accumulator?.abort(error)
+    this.#leaving?.abort(error)
+  }
+
+  #prepareQuietly(): void {
+    this.#prepare().catch(() => {})
+  }
+
+  /** One preparation at a time. Its end lets the waiting calls through, or refuses them with its failure. */
+  #prepare(): Promise<void> {
+    this.#preparing ??= this.#bring().then(
+      () => this.#prepared(undefined),
+      (thrown: unknown) => {
+        const error = millraceError(thrown)
+        this.#prepared(error)
+        throw error
+      },
+    )
+    return this.#preparing
+  }
+
+  #prepared(error: MillraceError | undefined): void {
+    this.#preparing = undefined
+    if (this.#accumulator !== undefined || error !== undefined) this.#admitWaiting(error)
+    if (this.#leaving !== undefined && !this.#isEnded) this.#prepareQuietly()
+  }
+
+  #bring(): Promise<void> {
+    if (this.#leaving !== undefined) return this.#replace(this.#leaving)
+    return this.#accumulator === undefined ? this.#open() : this.#refresh(this.#accumulator)
+  }
+
+  async #open(): Promise<void> {
+    const description = await this.#attempt("preparing", () => this.#describeOrCreate())
+    this.#creation = undefined
+    this.#accumulator = this.#newAccumulator(description)
+  }
+
+  async #describeOrCreate(): Promise<TopicDescription> {
+    const { client } = this.#context
+    try {
+      return await client.topics.describe(this.#name)
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error
+      return await ensureTopic(client, this.#name, this.#creation ?? { stream: false, topic: undefined })
+    }
+  }
+
+  /** A call names a partition that the description does not have: the topic may have got more since. */
+  async #refresh(accumulator: Accumulator): Promise<void> {
+    const description = await this.#describeAgain()
+    if (description.lineage === accumulator.description.lineage) accumulator.refresh(description)
+    else this.#gone(accumulator)
+  }
+
+  /** The topic is gone, or another one. */
+  #gone(accumulator: Accumulator): void {
+    if (this.#accumulator !== accumulator || this.#isEnded) return
+    this.#accumulator = undefined
+    this.#leaving = accumulator
+    this.#prepareQuietly()
+  }
+
+  /** Lets the old incarnation settle what is in flight, then takes the rest to the new one ahead of all that waits. */
+  async #replace(old: Accumulator): Promise<void> {
+    const { left, error } = await old.retire()
+    this.#context.identities?.spend()
+    let next: Accumulator
+    try {
+      next = this.#newAccumulator(await this.#describeAgain())
+    } catch (thrown) {
+      for (const { batches } of left) for (const batch of batches) batch.fail(millraceError(thrown))
+      throw thrown
+    } finally {
+      this.#leaving = undefined
+    }
+    this.#accumulator = next
+    for (const { batches } of left) for (const batch of batches) this.#move(batch, { old, next, error })
+  }
+
+  #move(
+    batch: PendingBatch,
+    to: { readonly old: Accumulator; readonly next: Accumulator; readonly error: MillraceError | undefined },
+  ): void {
+    if (batch.isMoved || batch.gate === "dropped") {
+      batch.fail(to.error ?? this.#replacedTwice())
+      return
+    }
+    let failed = false
+    for (const part of batch.takeParts()) {
+      try {
+        to.next.appendPart(part, { batch, partitions: to.old.partitions })
+        part.call.movePart()
+      } catch (thrown) {
+        failed = true
+        part.call.failPart(part.index, unconfirmedRecords(part.records, batch.partition), millraceError(thrown))
+      }
+    }
+    batch.chunk?.settled(failed)
+  }
+
+  #admitWaiting(error: MillraceError | undefined): void {
+    const accumulator = this.#accumulator
+    for (const call of this.#takeWaiting()) {
+      if (accumulator !== undefined && call.highestPartition < accumulator.partitions) accumulator.append(call)
+      else call.refuse(error ?? this.#outOfRange(call, accumulator?.partitions ?? 0))
+    }
+  }
+
+  #takeWaiting(): SendCall[] {
+    const waiting = this.#waiting
+    this.#waiting = []
+    return waiting
+  }
+
+  #describeAgain(): Promise<TopicDescription> {
+    const { topics } = this.#context.client
+    topics.forget(this.#name)
+    return this.#attempt("describing", () => topics.describe(this.#name))
+  }
+
+  #attempt<T>(verb: string, request: () => Promise<T>): Promise<T> {
+    const { client, setup, signal } = this.#context
+    return attempt(client.clock, setup, { what: `${verb} topic "${topicText(this.#name)}"`, request, signal })
+  }
+
+  #newAccumulator(description: TopicDescription): Accumulator {
+    const { client, settings, batchLength, partitioner, identities, onResend } = this.#context
+    const accumulator: Accumulator = new Accumulator({
+      description,
+      log: client.session.log,
+      limits: this.#manifest.limits,
+      clock: client.clock,
+      random: client.random,
+      settings,
+      batchLength,
+      partitioner,
+      identities,
+      onResend,
+      onGone: () => this.#gone(accumulator),
+    })
+    return accumulator
+  }
+
+  get #manifest(): Manifest {
+    return this.#context.client.session.manifest
+  }
+
+  #outOfRange(call: SendCall, partitions: number): MillraceError {
+    const { stream, topic } = this.#name
+    return outOfRange(`partition ${call.highestPartition}`, { stream, topic, partitions })
+  }
+
+  #replacedTwice(): NotFoundError {
+    return new NotFoundError(`topic "${topicText(this.#name)}" was replaced twice while records were on their way`)
+  }
+}
