@@ -1,1 +1,4 @@
-export {}
+export { embeddedDriver } from "./driver.ts"
+export type { EmbeddedNative } from "./session.ts"
+export type { VerifyReport } from "./verify.ts"
+export { verifyStore } from "./verify.ts"
