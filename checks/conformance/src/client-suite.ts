@@ -1,0 +1,52 @@
+import { after, before, describe } from "node:test"
+import { badInputChapter } from "./client/bad-input.ts"
+import { consumingChapter } from "./client/consuming.ts"
+import { fieldFidelityChapter } from "./client/field-fidelity.ts"
+import { fieldOffsetsChapter } from "./client/field-offsets.ts"
+import { fieldOrderChapter } from "./client/field-order.ts"
+import { groupingChapter } from "./client/grouping.ts"
+import { handlesChapter } from "./client/handles.ts"
+import { producingChapter } from "./client/producing.ts"
+import { readingChapter } from "./client/reading.ts"
+import { type BackendUnderTest, ClientRig } from "./rig/client-rig.ts"
+
+const chapters: Readonly<Record<string, (rig: ClientRig) => void>> = {
+  handles: handlesChapter,
+  producing: producingChapter,
+  consuming: consumingChapter,
+  grouping: groupingChapter,
+  reading: readingChapter,
+  "field-order": fieldOrderChapter,
+  "field-offsets": fieldOffsetsChapter,
+  "field-fidelity": fieldFidelityChapter,
+  "bad-input": badInputChapter,
+}
+
+/** Chapters of the client suite. */
+export const clientChapterNames: readonly string[] = Object.keys(chapters)
+
+/**
+ * Declares the tests of the public API over a backend: the walk that users take, how neighbouring libraries failed (each test that
+ * stems from a field report carries its id), and what is refused.
+ * @param name What is under test, for the report.
+ * @param options `only`: names of chapters to run; by default all.
+ */
+export function clientConformance(
+  name: string,
+  under: BackendUnderTest,
+  options: { readonly only?: readonly string[] } = {},
+): void {
+  for (const only of options.only ?? []) {
+    if (!(only in chapters)) {
+      throw new Error(`no chapter ${JSON.stringify(only)}: there are ${clientChapterNames.join(", ")}`)
+    }
+  }
+  describe(name, () => {
+    const rig = new ClientRig(under)
+    before(() => rig.open())
+    after(() => rig.close())
+    for (const [chapter, declare] of Object.entries(chapters)) {
+      if (options.only === undefined || options.only.includes(chapter)) declare(rig)
+    }
+  })
+}

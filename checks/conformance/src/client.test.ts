@@ -1,0 +1,27 @@
+import { mkdtemp, rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { clientConformance } from "./client-suite.ts"
+
+const directories: string[] = []
+
+clientConformance("millrace over file:", {
+  async url() {
+    const directory = await mkdtemp(join(tmpdir(), "millrace-client-"))
+    directories.push(directory)
+    return `file:${join(directory, "log")}`
+  },
+  async cleanup() {
+    for (const directory of directories) await rm(directory, { recursive: true, force: true })
+  },
+})
+
+clientConformance(
+  "millrace over memory:",
+  {
+    url: () => "memory:",
+    isolated: "every client of memory: has a log of its own",
+    cleanup: async () => {},
+  },
+  { only: ["handles", "producing", "consuming", "grouping"] },
+)
