@@ -1,0 +1,23 @@
+/** Counts which flights were delivered, and how often. */
+export class Deliveries {
+  readonly #times = new Map<number, number[]>()
+
+  /** Flights of a partition below an offset that earlier runs have handled. */
+  startAt(partition: number, offset: bigint): void {
+    this.#times.set(partition, new Array<number>(Number(offset)).fill(1))
+  }
+
+  /** Counts one delivery; answers whether it was the first. */
+  add(partition: number, offset: bigint): boolean {
+    const times = this.#times.get(partition) ?? []
+    this.#times.set(partition, times)
+    const before = times[Number(offset)] ?? 0
+    times[Number(offset)] = before + 1
+    return before === 0
+  }
+
+  /** How many flights were delivered more than once. */
+  get repeated(): number {
+    return [...this.#times.values()].reduce((sum, times) => sum + times.filter((count) => count > 1).length, 0)
+  }
+}

@@ -1,0 +1,57 @@
+import type { ChildProcess } from "node:child_process"
+import { fork } from "node:child_process"
+import { extname } from "node:path"
+
+/** What a worker tells its parent, before it handles a flight and after it stored a snapshot. */
+export type WorkerReport =
+  | { readonly kind: "assigned" | "released"; readonly partitions: readonly number[] }
+  | { readonly kind: "delivered"; readonly partition: number; readonly offset: bigint }
+  | { readonly kind: "stored"; readonly partition: number; readonly upTo: bigint }
+
+/** A worker process, seen from its parent. */
+export class WorkerProcess {
+  readonly number: number
+  /** Settles when the process is gone, with its exit code; `undefined` when a signal ended it. */
+  readonly exited: Promise<number | undefined>
+  /** Flights that were delivered to it. */
+  delivered = 0
+  /** Of these, so many came after its last snapshot. */
+  unsaved = 0
+  /** The partitions that it has. */
+  readonly partitions: Set<number> = new Set()
+  readonly #child: ChildProcess
+
+  constructor(number: number, url: string, onReport: (worker: WorkerProcess, report: WorkerReport) => void) {
+    this.number = number
+    const program = new URL(`./worker${extname(import.meta.url)}`, import.meta.url)
+    this.#child = fork(program, [url], { serialization: "advanced" })
+    this.#child.on("message", (message) => {
+      const report = message as WorkerReport
+      this.#note(report)
+      onReport(this, report)
+    })
+    this.exited = new Promise((resolve, reject) => {
+      this.#child.once("error", reject)
+      this.#child.once("close", (code) => resolve(code ?? undefined))
+    })
+  }
+
+  /** Asks it to commit what it has and to leave. */
+  stop(): void {
+    if (this.#child.connected) this.#child.send("stop")
+  }
+
+  /** Ends it at once, as a power cut would. */
+  kill(): void {
+    this.#child.kill("SIGKILL")
+  }
+
+  #note(report: WorkerReport): void {
+    if (report.kind === "delivered") {
+      this.delivered++
+      this.unsaved++
+    } else if (report.kind === "stored") this.unsaved = 0
+    else if (report.kind === "assigned") for (const partition of report.partitions) this.partitions.add(partition)
+    else for (const partition of report.partitions) this.partitions.delete(partition)
+  }
+}

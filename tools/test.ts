@@ -1,0 +1,64 @@
+/**
+ * Runs the tests: `npm test`, `npm test -- producer trials/` (files whose path contains one of these), `npm run test:long` (`--long`:
+ * the long sweeps), `npm run test:node22` (`--compiled`: what tsc wrote to dist). Files that measure time run one after the other, when
+ * everything else is done. Prints failures, and at the end what was skipped and why; a skip that `MILLRACE_REQUIRE` rules out is a failure.
+ */
+import { existsSync } from "node:fs"
+import { availableParallelism } from "node:os"
+import process from "node:process"
+import { run } from "node:test"
+import { parseArgs } from "node:util"
+import { listFiles } from "./source-files.ts"
+import { Tally } from "./test-run/tally.ts"
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { long: { type: "boolean" }, compiled: { type: "boolean" }, verbose: { type: "boolean" } },
+})
+
+const areas = values.compiled
+  ? ["packages", "drivers", "checks"]
+  : ["packages", "drivers", "checks", "tools", "examples"]
+const isTest = values.compiled ? /\/dist\/.*\.test\.js$/ : /\.test\.ts$/
+const measuresTime = /\/trials\/|\/bench\//
+/** A run in which nothing happens for so long is stuck: a test process that has finished its tests but does not end is one reason. */
+const silenceMs = values.long ? 3_600_000 : 180_000
+
+process.env.NODE_OPTIONS = values.compiled ? "" : "--conditions=millrace-source"
+if (values.long) process.env.MILLRACE_LONG = "1"
+
+const files = areas
+  .flatMap((area) => listFiles(area, (path) => isTest.test(path), { dist: values.compiled ?? false }))
+  .filter((path) => !values.compiled || hasSource(path))
+  .filter((path) => positionals.length === 0 || positionals.some((part) => path.includes(part)))
+
+const required = (process.env.MILLRACE_REQUIRE ?? "").split(",").filter((name) => name !== "")
+const tally = new Tally({ required, verbose: values.verbose ?? false, write: (text) => process.stdout.write(text) })
+await runFiles(
+  files.filter((path) => !measuresTime.test(path)),
+  Math.min(4, availableParallelism()),
+)
+await runFiles(
+  files.filter((path) => measuresTime.test(path)),
+  1,
+)
+process.exitCode = tally.finish() ? 0 : 1
+
+/** What was compiled before its source was renamed or removed stays in dist. */
+function hasSource(compiled: string): boolean {
+  return existsSync(compiled.replace("/dist/", "/src/").replace(/\.js$/, ".ts"))
+}
+
+async function runFiles(list: readonly string[], concurrency: number): Promise<void> {
+  if (list.length === 0) return
+  const stuck = new AbortController()
+  const watchdog = setTimeout(() => {
+    tally.giveUp(`nothing happened for ${silenceMs / 1_000} s`)
+    stuck.abort()
+  }, silenceMs)
+  for await (const event of run({ files: [...list], concurrency, timeout: silenceMs, signal: stuck.signal })) {
+    watchdog.refresh()
+    tally.take(event)
+  }
+  clearTimeout(watchdog)
+}
