@@ -167,7 +167,10 @@ export interface ReadPosition extends Position {
 export interface LogReader {
   /** Replaces the partitions to read. Those that stay at the reader's present offset go on undisturbed; a pending `next` takes note at once. */
   set(positions: readonly ReadPosition[]): void
-  /** One long poll over all partitions, fair among them. Empty when the wait ends without `minRecords`. */
+  /**
+   * One long poll over all partitions, fair among them. When the wait ends with fewer than `minRecords` it answers what is there, which may
+   * be nothing; it may also answer `[]` early, and is asked again.
+   */
   next(limits: ReadLimits): Promise<PartitionRead[]>
   /** A pending `next` answers `[]`. */
   close(): Promise<void>
