@@ -91,6 +91,7 @@ export function groupingChapter(rig: ClientRig): void {
         for (const { partition } of places) told.push(`${what} ${partition}`)
       }
       const listener = first.on({ assigned: tell("assigned"), revoked: tell("revoked"), lost: tell("lost") })
+      assert.deepEqual(told.splice(0).sort(), ["assigned 0", "assigned 1"], "what it holds already is told at once")
       const second = await group.consumer()
       const [moved] = await until("a partition to be told as revoked", () => (told.length > 0 ? told : undefined))
       assert.match(moved ?? "", /^revoked [01]$/)
