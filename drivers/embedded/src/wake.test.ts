@@ -46,9 +46,12 @@ describe("a wake file", () => {
       const woken = Promise.withResolvers<void>()
       const watcher = new WakeFile(path, systemClock, () => woken.resolve())
       const other = new WakeFile(path, systemClock, () => {})
+      // A watch keeps no process alive, so something else must while the test waits.
+      const late = systemClock.setTimer(30_000, () => woken.reject(new Error("nobody was woken within 30 s")))
       watcher.watch()
       other.touch()
       await woken.promise
+      late.cancel()
       watcher.close()
       other.close()
     }),

@@ -63,7 +63,7 @@ function appendBatch(transaction: Transaction, args: Append): AppendResult {
   const kept = duplicates.size === 0 ? whole : withoutRecords(given, duplicates)
   if (identity && judged) {
     const numbered = { epoch: identity.epoch, sequence: identity.sequence, count: given.count }
-    const where = { key, producerId: identity.producerId, known: judged.known }
+    const where = { key, producerId: identity.producerId, judged }
     rememberBatch(transaction, where, { ...numbered, base: firstOffset(state, duplicates), timestampMicros })
   }
   if (kept === undefined) return allDuplicates(duplicates, given.count)

@@ -17,6 +17,7 @@ export class Findings {
   /** Bytes of batches that were seen, by segment. */
   readonly segmentBytes: Map<bigint, number> = new Map()
   readonly #db: DatabaseSync
+  readonly #statements = new Map<string, StatementSync>()
 
   constructor(db: DatabaseSync) {
     this.#db = db
@@ -36,10 +37,16 @@ export class Findings {
     }
   }
 
-  /** Every INTEGER that it reads is a bigint. */
+  /**
+   * Every INTEGER that it reads is a bigint. Statements are kept: Node 22.15 reads freed memory when one is collected whose `iterate()` is
+   * under way.
+   */
   statement(sql: string): StatementSync {
+    const known = this.#statements.get(sql)
+    if (known !== undefined) return known
     const statement = this.#db.prepare(sql)
     statement.setReadBigInts(true)
+    this.#statements.set(sql, statement)
     return statement
   }
 

@@ -30,8 +30,9 @@ const mostLockTries = 2000
 
 const pageBytes = 4096
 
-/** What every command writes beside its own bytes: the pages that it touches, about. */
-const bytesPerCommand = 5 * pageBytes
+/** What a commit writes beside the bytes of its batches, about: the pages that its commands share, and the rows of each. */
+const bytesPerCommit = 4 * pageBytes
+const bytesPerCommand = 256
 
 /** Counts what this engine has written, and checkpoints by it. */
 export class Checkpoints {
@@ -49,7 +50,7 @@ export class Checkpoints {
 
   /** After a commit. */
   written(commands: number, inlineBytes: number): void {
-    this.#bytes += commands * bytesPerCommand
+    this.#bytes += bytesPerCommit + commands * bytesPerCommand
     this.#inlineBytes += inlineBytes
     if (this.#bytes >= byWriterBytes || this.#inlineBytes >= byWriterInlineBytes) this.#run()
   }

@@ -53,46 +53,61 @@ export const identify: WriteCommand<Identify, Identity> = {
   },
 }
 
+/** What a batch's producer is to the store and to the partition, before the batch. */
+export interface Judged {
+  readonly verdict: Verdict
+  readonly known: ProducerState | undefined
+  /** When the use of the identity was last written down; absent when the store has forgotten the identity. */
+  readonly usedMicros: bigint | undefined
+}
+
+/** One row, whatever is known. */
+const selectProducer = `SELECT p.epoch AS present, p.used AS used, s.epoch AS epoch, s.sequence AS sequence, s.recent AS recent
+   FROM (SELECT 1) LEFT JOIN producer p ON p.id = ? LEFT JOIN log_state s ON s.partition = ? AND s.producer = ?`
+
 /** What is to be done with a numbered batch for a partition. @throws FencedError when the identity was raised elsewhere */
 export function judgeBatch(
   transaction: Transaction,
   key: number,
   identity: Identity & { readonly sequence: number },
   count: number,
-): { readonly verdict: Verdict; readonly known: ProducerState | undefined } {
-  const epoch = epochOf(transaction, identity.producerId)
-  if (epoch !== undefined && epoch > identity.epoch) throw fenced(identity, epoch)
-  const row = transaction
-    .statement("SELECT epoch, sequence, recent FROM log_state WHERE partition = ? AND producer = ?")
-    .get(key, identity.producerId)
+): Judged {
+  const { producerId, epoch, sequence } = identity
+  const row = transaction.statement(selectProducer).get(producerId, key, producerId) as unknown as ProducerRow
+  if (row.present !== null && row.present > BigInt(epoch)) throw fenced(identity, Number(row.present))
   const known =
-    row === undefined
+    row.recent === null
       ? undefined
-      : {
-          epoch: Number(row.epoch),
-          sequence: Number(row.sequence),
-          recent: decodeRecent(row.recent as Uint8Array),
-        }
-  return { verdict: judge(known, { epoch: identity.epoch, sequence: identity.sequence, count }), known }
+      : { epoch: Number(row.epoch), sequence: Number(row.sequence), recent: decodeRecent(row.recent) }
+  return { verdict: judge(known, { epoch, sequence, count }), known, usedMicros: row.used ?? undefined }
 }
 
-/** Writes down that a batch was appended, and that its producer lives. */
+interface ProducerRow {
+  readonly present: bigint | null
+  readonly used: bigint | null
+  readonly epoch: bigint | null
+  readonly sequence: bigint | null
+  readonly recent: Uint8Array | null
+}
+
+/** Writes down that a batch was appended, and now and then that its producer lives. */
 export function rememberBatch(
   transaction: Transaction,
-  where: { readonly key: number; readonly producerId: bigint; readonly known: ProducerState | undefined },
+  where: { readonly key: number; readonly producerId: bigint; readonly judged: Judged },
   batch: NumberedBatch & { readonly base: bigint; readonly timestampMicros: bigint },
 ): void {
-  const next = remember(where.known, batch, { base: batch.base, timestampMicros: batch.timestampMicros })
+  const { key, producerId, judged } = where
+  const { nowMicros } = transaction
+  const next = remember(judged.known, batch, { base: batch.base, timestampMicros: batch.timestampMicros })
   transaction
     .statement(
       `INSERT INTO log_state (partition, producer, time, epoch, sequence, recent) VALUES (?, ?, ?, ?, ?, ?)
        ON CONFLICT (partition, producer) DO UPDATE
        SET time = excluded.time, epoch = excluded.epoch, sequence = excluded.sequence, recent = excluded.recent`,
     )
-    .run(where.key, where.producerId, transaction.nowMicros, next.epoch, next.sequence, encodeRecent(next.recent))
-  transaction
-    .statement("UPDATE producer SET used = ? WHERE id = ? AND used < ?")
-    .run(transaction.nowMicros, where.producerId, transaction.nowMicros - useResolutionMicros)
+    .run(key, producerId, nowMicros, next.epoch, next.sequence, encodeRecent(next.recent))
+  if (judged.usedMicros !== undefined && judged.usedMicros < nowMicros - useResolutionMicros)
+    transaction.statement("UPDATE producer SET used = ? WHERE id = ?").run(nowMicros, producerId)
 }
 
 /** A purge begins a new history, in which producers go on counting where they were, and no batch of the old one is a duplicate. */

@@ -12,6 +12,9 @@ export const storeFormat: number = 1
 /** `PRAGMA application_id`: the letters MLRC. */
 export const applicationId: number = 0x4d4c5243
 
+/** The tables that say what exists. */
+export const catalogTables: readonly string[] = ["store_value", "stream", "topic", "topic_partition"]
+
 /** A row id of `batch` is the partition's key times this, plus the number of the batch within the partition. */
 export const batchesPerPartition: bigint = 1n << 40n
 

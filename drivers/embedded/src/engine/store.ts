@@ -3,7 +3,7 @@ import { DatabaseSync, type StatementSync } from "node:sqlite"
 import { CorruptionError, type Durability, StorageError } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
 import { LockWait } from "./lock-wait.ts"
-import { applicationId, storeFormat } from "./schema.ts"
+import { applicationId, catalogTables, storeFormat } from "./schema.ts"
 import { storageError } from "./storage-error.ts"
 import type { StoreDirectory } from "./store-directory.ts"
 
@@ -233,6 +233,18 @@ export class Store {
     if (mode !== "wal") wait(() => this.#db.exec("PRAGMA journal_mode=WAL"))
     const id = wait(() => this.#db.prepare("SELECT value FROM store_value WHERE name = 'storeId'").get()?.value)
     this.directory.mark(String(id), storeFormat)
+    wait(() => this.#checkCatalog())
+  }
+
+  /** Damage to what says what exists would look like a store without it, so the few pages of that are checked as a whole. */
+  #checkCatalog(): void {
+    for (const table of catalogTables) {
+      const [found] = this.#db.prepare(`PRAGMA integrity_check(${table})`).all()
+      if (found?.integrity_check === "ok") continue
+      throw new CorruptionError(
+        `the catalog of the store at ${JSON.stringify(this.directory.path)} is damaged: ${found?.integrity_check}`,
+      )
+    }
   }
 
   /** Whether the database is empty. @throws CorruptionError, StorageError when it is not ours or too new */

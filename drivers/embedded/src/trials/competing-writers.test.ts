@@ -79,7 +79,7 @@ async function checkLog(directory: string, ledger: Ledger): Promise<void> {
 
 test("two writers hold each other up for milliseconds, and one whose event loop is blocked not at all", async (t) => {
   const { directory, ledger, one, two, alone } = await startPair(t)
-  await sleep(2_500)
+  await sleep(2_000)
   const [times, others] = await Promise.all([one.stop(), two.stop()])
   assertQuick(t, "beside a competing writer", timesOf(times), alone)
   assertQuick(t, "the other of the two", timesOf(others), alone)

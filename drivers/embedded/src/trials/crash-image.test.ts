@@ -19,6 +19,8 @@ import { appendTrialBatch, ensureTopic, readPartition, verify } from "./trial-lo
 
 const images = long ? 3_000 : 150
 const synced = { stream: "trials", topic: "synced" }
+/** Keeps a megabyte: its segments go, oldest first, and its two newest batches never do. */
+const limited = { stream: "trials", topic: "limited" }
 const written = { stream: "trials", topic: "written" }
 
 /** Larger than any page of the store, so that no write is cut short in the trace. */
@@ -30,13 +32,13 @@ interface Trace {
   readonly events: readonly TraceEvent[]
 }
 
-async function traceWriter(t: test.TestContext, nodeArguments: readonly string[] = []): Promise<Trace> {
+async function traceWriter(t: test.TestContext, syncs: "with" | "without"): Promise<Trace> {
   const parent = trialDirectory(t)
   const output = join(trialDirectory(t, { inMemory: true }), "trace")
   // Two directories are made: the name of each must be on the disk before anything is confirmed.
   const store = join(parent, "made", "store")
   const under = ["strace", ...straceArguments(output, maxWriteBytes)]
-  const child = startChild(t, "traced", { under, nodeArguments, values: [store, "3", "40"], quiet: true })
+  const child = startChild(t, "traced", { under, values: [store, "3", "40", syncs], quiet: true })
   assert.equal(await child.exited, 0)
   return { parent, store, events: parseTrace(readFileSync(output, "latin1"), { root: dirname(store) }) }
 }
@@ -44,6 +46,7 @@ async function traceWriter(t: test.TestContext, nodeArguments: readonly string[]
 /** What the program had been told by a moment of the trace. */
 interface Told {
   readonly synced: Ledger
+  readonly limited: Ledger
   readonly offsets: Map<string, bigint>
 }
 
@@ -51,6 +54,7 @@ function hear(told: Told, mark: string): void {
   const [what, ...numbers] = mark.trim().split(" ")
   const [a, b, count] = numbers.map(Number) as [number, number, number]
   if (what === "synced") told.synced.confirm({ writer: 1, base: BigInt(a), first: b, count })
+  if (what === "limited") told.limited.confirm({ writer: 3, base: BigInt(a), first: b, count })
   if (what === "offset") told.offsets.set(`traced-${a}`, BigInt(b))
 }
 
@@ -74,12 +78,14 @@ async function checkImage(directory: string, told: Told): Promise<void> {
     const reading = await readPartition(session, synced)
     told.synced.check(reading)
     checkSound(await readPartition(session, written))
+    await ensureTopic(session, limited)
+    told.limited.check(await readPartition(session, limited), { newest: 2 })
     for (const [name, next] of told.offsets) {
       const [found] = await session.offsets.load({ kind: "consumer", name }, [{ ...synced, partition: 0 }])
       assert.equal((found as Position | undefined)?.offset, next, `the offset of ${name} is lost`)
     }
     // The log goes on where it ends.
-    assert.equal(await appendTrialBatch(session, topic, { writer: 3, first: 0, count: 2, bytes: 50 }), reading.head)
+    assert.equal(await appendTrialBatch(session, topic, { writer: 4, first: 0, count: 2, bytes: 50 }), reading.head)
   } finally {
     await session.close()
   }
@@ -106,7 +112,7 @@ async function crash(t: test.TestContext, trace: Trace, count: number, seed: num
     return index % 2 === 0 && mark !== -1 ? mark + 1 : at
   }).sort((a, b) => a - b)
   const model = new DiskModel([trace.parent])
-  const told: Told = { synced: new Ledger(), offsets: new Map() }
+  const told: Told = { synced: new Ledger(), limited: new Ledger(), offsets: new Map() }
   const failed: Broken[] = []
   let applied = 0
   for (const [index, at] of moments.entries()) {
@@ -143,11 +149,12 @@ function assertRed(t: test.TestContext, failed: readonly Broken[]): void {
 
 test(`after a crash at any of ${images} moments, all that was confirmed as synced is there`, async (t) => {
   if (!meets(t, "strace")) return
-  const trace = await traceWriter(t)
+  const trace = await traceWriter(t, "with")
   const marks = trace.events.filter(({ kind }) => kind === "mark").length
   const syncs = trace.events.filter(({ kind }) => kind === "sync").length
-  t.diagnostic(`${trace.events.length} events, ${syncs} syncs and ${marks} confirmations among them`)
-  assert.ok(marks > 50 && syncs > 30, "the trace is too poor to prove anything")
+  const segments = trace.events.filter((event) => event.kind === "remove" && event.path.endsWith(".log")).length
+  t.diagnostic(`${trace.events.length} events: ${syncs} syncs, ${marks} confirmations, ${segments} segments removed`)
+  assert.ok(marks > 50 && syncs > 30 && segments > 1, "the trace is too poor to prove anything")
 
   await t.test("with the syncs that were made", async (u) => {
     for (const { fate, at, error } of await crash(u, trace, images, 1)) {
@@ -162,7 +169,5 @@ test(`after a crash at any of ${images} moments, all that was confirmed as synce
 
 test("with the syncs taken out of the program the check goes red", async (t) => {
   if (!meets(t, "strace")) return
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js"
-  const preload = new URL(`./without-sync.${extension}`, import.meta.url).href
-  assertRed(t, await crash(t, await traceWriter(t, ["--import", preload]), 20, 3))
+  assertRed(t, await crash(t, await traceWriter(t, "without"), 20, 3))
 })

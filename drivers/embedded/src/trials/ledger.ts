@@ -26,12 +26,15 @@ export class Ledger {
 
   /**
    * Checks a whole reading of one partition. Unconfirmed records may be there or not, but only once and in their writer's order.
+   * @param options.newest only so many of the newest confirmed batches must be there: retention may have taken the others.
    * @throws AssertionError that names the first record that is lost, doubled, moved or made up.
    */
-  check(reading: Reading): void {
+  check(reading: Reading, options: { readonly newest?: number } = {}): void {
     if (reading.error !== undefined) throw reading.error
     const found = checkSound(reading)
-    for (const { writer, base, first, count } of this.#confirmed) {
+    const byPlace = this.#confirmed.toSorted((a, b) => Number(a.base - b.base))
+    for (const [place, { writer, base, first, count }] of byPlace.entries()) {
+      if (base < reading.first && place < byPlace.length - (options.newest ?? byPlace.length)) continue
       for (let index = 0; index < count; index += 1) {
         const at = found[Number(base - reading.first) + index]
         const name = `record ${first + index} of writer ${writer}, confirmed at ${base + BigInt(index)}`

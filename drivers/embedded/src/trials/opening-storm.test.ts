@@ -9,7 +9,7 @@ import { openSession, readPartition, trialTopic, verify } from "./trial-log.ts"
 import type { WriterSummary } from "./writer.child.ts"
 
 /** Opens and closes in all; those with a worker of their own are few, since each costs as much as many of the others. */
-const opens = long ? 10_000 : 200
+const opens = long ? 10_000 : 150
 const opensWithWorker = opens / 25
 const stormers = 2
 

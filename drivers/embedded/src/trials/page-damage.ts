@@ -15,6 +15,21 @@ export function pagesOf(bytes: number, page: number, header: number = 0): [numbe
   return pages
 }
 
+/** The header of a write-ahead log, and of each page in it (SQLite's "WAL Format"). */
+const walHeaderBytes = 32
+const frameHeaderBytes = 24
+
+/**
+ * The pages of a write-ahead log that count: `[start, end)` of each with its header. Those behind them are left over from before the log
+ * began anew, and carry other salts.
+ */
+export function liveFramesOf(wal: Uint8Array, page: number): [number, number][] {
+  const salts = Buffer.from(wal.subarray(16, 24))
+  const frames = pagesOf(wal.length, frameHeaderBytes + page, walHeaderBytes)
+  const stale = frames.findIndex(([start]) => !salts.equals(wal.subarray(start + 8, start + 16)))
+  return stale === -1 ? frames : frames.slice(0, stale)
+}
+
 /** Everything that can happen to one page: the file ends there, it is zero, it is noise, another page is in its place. */
 export function damagesOfPage(pages: readonly [number, number][], index: number, random: Random): Damage[] {
   const [start, end] = pages[index] as [number, number]

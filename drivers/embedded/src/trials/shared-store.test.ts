@@ -81,7 +81,7 @@ const arrangements: Record<string, (t: test.TestContext, directory: string) => P
 }
 
 /** Rounds in which both users write at once. */
-const rounds = 12
+const rounds = 8
 
 for (const [where, second] of Object.entries(arrangements)) {
   test(`two opens ${where} work together, and closing one does not disturb the other`, async (t) => {

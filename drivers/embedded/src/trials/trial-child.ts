@@ -11,8 +11,6 @@ export type Tell = (event: unknown) => void
 /** What runs a child besides Node itself, e.g. `["strace", "-f"]`, and what it is given. */
 export interface ChildOptions {
   readonly under?: readonly string[]
-  readonly nodeArguments?: readonly string[]
-  readonly environment?: Readonly<Record<string, string>>
   /** The script's own arguments. */
   readonly values?: readonly string[]
   /** Its standard output goes nowhere. */
@@ -47,7 +45,6 @@ export function startChild(t: Owner, script: string, options: ChildOptions = {})
     ...(options.under ?? []),
     process.execPath,
     ...process.execArgv.filter((argument) => argument.startsWith("--conditions=")),
-    ...(options.nodeArguments ?? []),
     path,
     ...(options.values ?? []),
   ] as [string, ...string[]]
@@ -55,7 +52,7 @@ export function startChild(t: Owner, script: string, options: ChildOptions = {})
     detached: true,
     stdio: ["ignore", options.quiet ? "pipe" : "inherit", "inherit", "ipc"],
     serialization: "advanced",
-    env: { NODE_COMPILE_CACHE: compileCache(t), ...process.env, ...options.environment },
+    env: { NODE_COMPILE_CACHE: compileCache(t), ...process.env },
   })
   child.stdout?.resume()
   const exited = new Promise<number | NodeJS.Signals>((resolve, reject) => {

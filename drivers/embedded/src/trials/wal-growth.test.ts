@@ -127,7 +127,7 @@ test("retention frees the disk though a reader stands still, which then goes on 
   await append()
   const still = await readerAtStart(session)
   const [taken] = await still.next(limits)
-  assert.ok(taken !== undefined && taken.error === undefined)
+  assert.ok(taken !== undefined && taken.error === undefined, `the first read gave ${String(taken?.error)}`)
 
   let largest = 0
   for (let bytes = 0; bytes < (long ? 10 : 4) * retentionBytes; bytes += batchBytes) {
