@@ -89,6 +89,7 @@ export class WorkerChannel implements Channel {
     this.#worker.on("message", (message: FromWorker) => this.#receive(message))
     this.#worker.on("error", (error) => this.#lose(error))
     this.#worker.on("exit", () => this.#exit())
+    // Whoever opens awaits it; a worker that dies before that must not end the process.
     this.#opened.promise.catch(() => {})
   }
 

@@ -76,6 +76,7 @@ export class TopicPublisher {
     this.#leaving?.abort(error)
   }
 
+  /** For callers that wait in the queue: the failure reaches each of them through its own promise. */
   #prepareQuietly(): void {
     this.#prepare().catch(() => {})
   }
