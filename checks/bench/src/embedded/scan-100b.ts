@@ -121,11 +121,15 @@ function decode(store: string, count: number): Arm {
       const { lineage } = await session.catalog.describeTopic(name)
       const reader = session.log.openReader({ isolation: "committed" })
       reader.set([{ ...name, partition: 0, offset: 0n, lineage }])
+      const limits = { maxRecords: 10 * batchRecords, maxBytes: 4 << 20, minRecords: 1, maxWaitMs: 1000 }
       let bytes = 0
       let seen = 0
+      // The next poll is under way while the last one is decoded, as the consumer does it.
+      let poll = reader.next(limits)
       for (let left = count; left > 0; ) {
-        const limits = { maxRecords: 10 * batchRecords, maxBytes: 4 << 20, minRecords: 1, maxWaitMs: 1000 }
-        for (const part of await reader.next(limits)) {
+        const parts = await poll
+        poll = reader.next(limits)
+        for (const part of parts) {
           if (part.error !== undefined) throw part.error
           for (const batch of part.batches) {
             for (let index = 0; index < batch.count; index++) {
@@ -137,7 +141,7 @@ function decode(store: string, count: number): Arm {
           }
         }
       }
-      await reader.close()
+      await Promise.all([reader.close(), poll])
       return checked(bytes, seen)
     } finally {
       await session.close()
