@@ -1,11 +1,12 @@
-import { Headers, type HeadersInit, type HeaderValue, type TopicName } from "@millrace/contract"
+import { Headers, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
-import { type ContentType, mergeMetadata, type RecordMetadata } from "../record/metadata.ts"
+import { mergeMetadata, type RecordMetadata } from "../record/metadata.ts"
 import { indexed, type OutgoingRecord, prepareRecord, type SendableRecord } from "../record/outgoing-record.ts"
 import type { SendResult } from "./confirmation.ts"
+import { DescribedBuilder, type Mutable } from "./described-builder.ts"
 import type { SendBatchOptions } from "./producer.ts"
 import { publishPrepared } from "./publish.ts"
-import { jsonBytes, type Mutable, withMetadata } from "./publish-builder.ts"
+import { jsonBytes, withMetadata } from "./publish-builder.ts"
 import { balanced, routeOf } from "./routing.ts"
 
 /** A record of a batch with metadata of its own, which wins over the batch's. */
@@ -17,15 +18,14 @@ export interface BatchRecord extends OutgoingRecord {
  * Records collected on the client and sent together, in requests of 1,000 (table 1.12 of the options). What is set on the batch fills
  * what a record leaves open; headers and index entries of both are kept, the record's last. Nothing is sent before `send`.
  */
-export class BatchPublishBuilder {
+export class BatchPublishBuilder extends DescribedBuilder {
   readonly #client: ClientContext
   readonly #name: TopicName
   readonly #records: (() => BatchRecord)[] = []
   #route: Mutable<SendBatchOptions> = {}
-  #headers: (readonly [string, HeaderValue | string])[] = []
-  #metadata: Mutable<RecordMetadata> = {}
 
   constructor(client: ClientContext, name: TopicName) {
+    super()
     this.#client = client
     this.#name = name
   }
@@ -65,44 +65,6 @@ export class BatchPublishBuilder {
     return this
   }
 
-  /** Adds one header to every record. */
-  header(name: string, value: HeaderValue | string): this {
-    this.#headers.push([name, value])
-    return this
-  }
-
-  /** Adds headers to every record. @throws InvalidError for names and values that cannot be headers */
-  headers(init: HeadersInit): this {
-    for (const entry of Headers.from(init)) this.#headers.push(entry)
-    return this
-  }
-
-  contentType(contentType: ContentType): this {
-    this.#metadata.contentType = contentType
-    return this
-  }
-
-  schemaId(schemaId: number): this {
-    this.#metadata.schemaId = schemaId
-    return this
-  }
-
-  /** Adds one index entry to every record. */
-  index(key: string, value: string): this {
-    this.#metadata.index = { ...this.#metadata.index, [key]: value }
-    return this
-  }
-
-  inlinePayload(inline: boolean): this {
-    this.#metadata.inlinePayload = inline
-    return this
-  }
-
-  projectionRef(reference: string): this {
-    this.#metadata.projectionRef = reference
-    return this
-  }
-
   /**
    * Sends what was added and waits for the confirmations, within the connection's publish timeout and retries. No records: no request,
    * no confirmations.
@@ -122,8 +84,8 @@ export class BatchPublishBuilder {
 
   #prepare(record: BatchRecord): SendableRecord {
     const { metadata, ...own } = record
-    const headers = [...this.#headers, ...Headers.from(own.headers)]
+    const headers = [...this.ownHeaders, ...Headers.from(own.headers)]
     const prepared = prepareRecord({ ...own, headers }, this.#client.session.manifest.limits)
-    return withMetadata(prepared, mergeMetadata(this.#metadata, metadata ?? {}), this.#client)
+    return withMetadata(prepared, mergeMetadata(this.metadata, metadata ?? {}), this.#client)
   }
 }

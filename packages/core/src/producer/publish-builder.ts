@@ -1,16 +1,10 @@
-import {
-  Headers,
-  type HeadersInit,
-  type HeaderValue,
-  InvalidError,
-  type MessageId,
-  type TopicName,
-} from "@millrace/contract"
+import { InvalidError, type MessageId, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { shown } from "../client/options.ts"
-import { type ContentType, metadataHeaders, type RecordMetadata } from "../record/metadata.ts"
+import { metadataHeaders, type RecordMetadata } from "../record/metadata.ts"
 import { type OutgoingRecord, type PreparedRecord, prepareRecord } from "../record/outgoing-record.ts"
 import type { SendResult } from "./confirmation.ts"
+import { DescribedBuilder, type Mutable } from "./described-builder.ts"
 import { publishPrepared } from "./publish.ts"
 import { balanced } from "./routing.ts"
 
@@ -20,14 +14,13 @@ const utf8 = new TextEncoder()
  * One record, piece by piece: `topic.publish().json({ id: 7 }).key("7").send()`. A later call of the same piece replaces the earlier
  * one; headers and index entries add up. Values are checked by `send`.
  */
-export class PublishBuilder {
+export class PublishBuilder extends DescribedBuilder {
   readonly #client: ClientContext
   readonly #name: TopicName
   #record: Partial<Mutable<OutgoingRecord>> = {}
-  #headers: (readonly [string, HeaderValue | string])[] = []
-  #metadata: Mutable<RecordMetadata> = {}
 
   constructor(client: ClientContext, name: TopicName) {
+    super()
     this.#client = client
     this.#name = name
   }
@@ -42,18 +35,6 @@ export class PublishBuilder {
   json(value: unknown): this {
     this.#record.payload = jsonBytes(value)
     return this.contentType("json")
-  }
-
-  /** Adds one header; a name may repeat. A bare string is short for `HeaderValue.string`. */
-  header(name: string, value: HeaderValue | string): this {
-    this.#headers.push([name, value])
-    return this
-  }
-
-  /** Adds headers in their order. @throws InvalidError for names and values that cannot be headers */
-  headers(init: HeadersInit): this {
-    for (const entry of Headers.from(init)) this.#headers.push(entry)
-    return this
   }
 
   /** Routes the record by its key, which is stored with it. Not together with `partition`. */
@@ -79,40 +60,14 @@ export class PublishBuilder {
     return this
   }
 
-  contentType(contentType: ContentType): this {
-    this.#metadata.contentType = contentType
-    return this
-  }
-
-  schemaId(schemaId: number): this {
-    this.#metadata.schemaId = schemaId
-    return this
-  }
-
   /** 32 bytes; only with content type `arrow`. */
   schemaFingerprint(bytes: Uint8Array): this {
-    this.#metadata.schemaFingerprint = bytes
-    return this
-  }
-
-  /** Adds one index entry, at most 32. */
-  index(key: string, value: string): this {
-    this.#metadata.index = { ...this.#metadata.index, [key]: value }
-    return this
-  }
-
-  inlinePayload(inline: boolean): this {
-    this.#metadata.inlinePayload = inline
-    return this
-  }
-
-  projectionRef(reference: string): this {
-    this.#metadata.projectionRef = reference
+    this.metadata.schemaFingerprint = bytes
     return this
   }
 
   correlation(id: string): this {
-    this.#metadata.correlation = id
+    this.metadata.correlation = id
     return this
   }
 
@@ -125,10 +80,10 @@ export class PublishBuilder {
     if (payload === undefined)
       throw new InvalidError("publish() needs a payload: call payload() or json() before send()")
     const own = prepareRecord(
-      { ...this.#record, payload, headers: this.#headers },
+      { ...this.#record, payload, headers: this.ownHeaders },
       this.#client.session.manifest.limits,
     )
-    const record = withMetadata(own, this.#metadata, this.#client)
+    const record = withMetadata(own, this.metadata, this.#client)
     return await publishPrepared(this.#client, this.#name, { records: [record], route: balanced })
   }
 }
@@ -166,6 +121,3 @@ export function jsonBytes(value: unknown): Uint8Array {
   if (text === undefined) throw new InvalidError(`the value cannot be written as JSON: it is ${shown(value)}`)
   return utf8.encode(text)
 }
-
-/** The same keys without `readonly`, for builders that fill an object step by step. */
-export type Mutable<T> = { -readonly [K in keyof T]: T[K] }
