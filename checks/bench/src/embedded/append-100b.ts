@@ -6,10 +6,10 @@ import { type Arm, interleave, pairRow, type Series } from "../pairs.ts"
 import { joined, payloads } from "../payload.ts"
 import { openBareFile } from "../reference/bare-file.ts"
 import { encodeInto } from "../reference/encoding.ts"
-import { openSqliteTable } from "../reference/sqlite-table.ts"
 import { type Row, target } from "../row.ts"
 import { perSecond, timed } from "../stopwatch.ts"
 import { openLog } from "./log.ts"
+import { sqliteTable } from "./reference-arms.ts"
 
 const batchRecords = 1000
 const recordBytes = 100
@@ -23,7 +23,7 @@ async function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
   const arms = [
     millrace(batches, 1),
     bareFile(batches, 1),
-    sqliteTable(batches),
+    sqliteTable(records, batches),
     millrace(batches, 5),
     bareFile(batches, 5),
     encoding(batches),
@@ -85,22 +85,6 @@ function bareFile(batches: number, outstanding: number): Arm {
         return { value: perSecond(count * batchRecords, ms) }
       } finally {
         await file.close()
-      }
-    },
-  }
-}
-
-function sqliteTable(batches: number): Arm {
-  return {
-    name: "plain SQLite table",
-    async measure(directory, share) {
-      const count = Math.ceil(batches * share) * batchRecords
-      const table = openSqliteTable(join(directory, "table.db"))
-      try {
-        const { ms } = await timed(() => table.fill(records, count))
-        return { value: perSecond(count, ms) }
-      } finally {
-        table.close()
       }
     },
   }

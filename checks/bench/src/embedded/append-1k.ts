@@ -5,11 +5,11 @@ import { keepOutstanding } from "../outstanding.ts"
 import { type Arm, interleave, pairRow, type Series } from "../pairs.ts"
 import { joined, payloads } from "../payload.ts"
 import { openBareFile } from "../reference/bare-file.ts"
-import { openSqliteTable } from "../reference/sqlite-table.ts"
 import { type Row, target } from "../row.ts"
 import { directoryBytes } from "../scratch.ts"
 import { perSecond, timed } from "../stopwatch.ts"
 import { openLog } from "./log.ts"
+import { sqliteTable } from "./reference-arms.ts"
 
 const batchRecords = 100
 const recordBytes = 1024
@@ -37,7 +37,7 @@ async function run(settings: Append1k, { scratch, quick }: BenchmarkContext): Pr
   const arms = [
     millrace({ ...settings, batches }),
     bareFile(batches, outstanding),
-    sqliteTable(batches),
+    sqliteTable(records, batches),
     millrace({ ...settings, batches, partitions: 1 }),
   ]
   const [ours, bare, table, single] = (await interleave(arms, quick ? 1 : 5, scratch)) as [
@@ -102,22 +102,6 @@ function bareFile(batches: number, outstanding: number): Arm {
         }
       } finally {
         await file.close()
-      }
-    },
-  }
-}
-
-function sqliteTable(batches: number): Arm {
-  return {
-    name: "plain SQLite table",
-    async measure(directory, share) {
-      const count = Math.ceil(batches * share) * batchRecords
-      const table = openSqliteTable(join(directory, "table.db"))
-      try {
-        const { ms } = await timed(() => table.fill(records, count))
-        return { value: perSecond(count, ms) }
-      } finally {
-        table.close()
       }
     },
   }

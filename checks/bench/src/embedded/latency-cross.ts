@@ -1,15 +1,14 @@
 /** From the call of `send` in one process to the handler in another, one message under way at a time. */
-import { join } from "node:path"
 import { seededRandom, systemClock } from "@millrace/runtime"
 import type { Benchmark, BenchmarkContext } from "../benchmark.ts"
 import { startChild } from "../child.ts"
 import { type Arm, interleave, pairRow, type Series } from "../pairs.ts"
 import { payloads } from "../payload.ts"
 import { quantile } from "../quantile.ts"
-import { bareWrites } from "../reference/bare-write.ts"
 import { type Row, target } from "../row.ts"
 import { sibling } from "../sibling.ts"
 import { openLog } from "./log.ts"
+import { bareWrite } from "./reference-arms.ts"
 
 const recordBytes = 100
 
@@ -20,7 +19,7 @@ export const latencyCross: Benchmark = { id: "latency-cross", run }
 
 async function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
   const sends = quick ? 20 : 500
-  const arms = [acrossProcesses(sends), bareWrite(sends)]
+  const arms = [acrossProcesses(sends), bareWrite(payloads(1, recordBytes)[0] as Uint8Array, sends)]
   const [ours, bare] = (await interleave(arms, quick ? 1 : 5, scratch)) as [Series, Series]
   const beyond = ours.median - bare.median
   return pairRow(ours, bare, {
@@ -64,15 +63,4 @@ function acrossProcesses(sends: number): Arm {
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => systemClock.setTimer(ms, resolve))
-}
-
-function bareWrite(writes: number): Arm {
-  const record = payloads(1, recordBytes)[0] as Uint8Array
-  return {
-    name: "write + fdatasync",
-    async measure(directory, share) {
-      const times = bareWrites(join(directory, "bare"), record, Math.ceil(writes * share))
-      return { value: quantile(times, 0.5), figures: { "ms, p99 of write + fdatasync": quantile(times, 0.99) } }
-    },
-  }
 }

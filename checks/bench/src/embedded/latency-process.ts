@@ -1,13 +1,12 @@
 /** From the call of `send` to the handler of the message, in one process, one message under way at a time. */
-import { join } from "node:path"
 import { systemClock } from "@millrace/runtime"
 import type { Benchmark, BenchmarkContext } from "../benchmark.ts"
 import { type Arm, interleave, pairRow, type Series } from "../pairs.ts"
 import { payloads } from "../payload.ts"
 import { quantile } from "../quantile.ts"
-import { bareWrites } from "../reference/bare-write.ts"
 import { type Row, target } from "../row.ts"
 import { openLog } from "./log.ts"
+import { bareWrite } from "./reference-arms.ts"
 
 const record = payloads(1, 100)[0] as Uint8Array
 
@@ -15,7 +14,7 @@ export const latencyProcess: Benchmark = { id: "latency-process", run }
 
 async function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
   const sends = quick ? 50 : 500
-  const arms = [sendToHandler(sends), bareWrite(sends)]
+  const arms = [sendToHandler(sends), bareWrite(record, sends)]
   const [ours, bare] = (await interleave(arms, quick ? 1 : 5, scratch)) as [Series, Series]
   const beyond = ours.median - bare.median
   return pairRow(ours, bare, {
@@ -59,16 +58,6 @@ function sendToHandler(sends: number): Arm {
         value: quantile(times, 0.5),
         figures: { "ms, p99": quantile(times, 0.99), "ms, greatest": quantile(times, 1) },
       }
-    },
-  }
-}
-
-function bareWrite(writes: number): Arm {
-  return {
-    name: "write + fdatasync",
-    async measure(directory, share) {
-      const times = bareWrites(join(directory, "bare"), record, Math.ceil(writes * share))
-      return { value: quantile(times, 0.5), figures: { "ms, p99 of write + fdatasync": quantile(times, 0.99) } }
     },
   }
 }

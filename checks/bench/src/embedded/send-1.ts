@@ -7,10 +7,10 @@ import { type Arm, interleave, pairRow, type Series } from "../pairs.ts"
 import { joined, payloads } from "../payload.ts"
 import { quantile } from "../quantile.ts"
 import { openBareFile } from "../reference/bare-file.ts"
-import { bareWrites } from "../reference/bare-write.ts"
 import { type Row, target } from "../row.ts"
 import { perSecond, timed } from "../stopwatch.ts"
 import { openLog } from "./log.ts"
+import { bareWrite } from "./reference-arms.ts"
 
 const waiting = 1000
 const records = payloads(waiting, 100)
@@ -23,7 +23,7 @@ async function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
   const waitingSends = quick ? 5_000 : 300_000
   const arms = [
     awaited(awaitedSends),
-    bareWrite(awaitedSends),
+    bareWrite(record, awaitedSends),
     bareFile(awaitedSends),
     sliding(waitingSends),
     bursts(waitingSends),
@@ -77,16 +77,6 @@ function awaited(sends: number): Arm {
         cpuMicrosPerRecord: cpuMicros / count,
         figures: { "ms, p99": quantile(times, 0.99), "records/s awaited": perSecond(count, ms) },
       }
-    },
-  }
-}
-
-function bareWrite(writes: number): Arm {
-  return {
-    name: "write + fdatasync",
-    async measure(directory, share) {
-      const times = bareWrites(join(directory, "bare"), record, Math.ceil(writes * share))
-      return { value: quantile(times, 0.5), figures: { "ms, p99 of write + fdatasync": quantile(times, 0.99) } }
     },
   }
 }
