@@ -18,11 +18,21 @@ export interface Driver {
   /** The options that a connection string may carry. Unknown ones are refused before `connect`. */
   readonly options: Readonly<Record<string, OptionKind>>
   readonly manifest: Manifest
-  connect(
-    target: ConnectTarget,
-    options: { readonly timeoutMs: number; readonly signal?: AbortSignal },
-  ): Promise<Session>
+  connect(target: ConnectTarget, options: SessionOptions): Promise<Session>
 }
+
+export interface SessionOptions {
+  /** For the first connection. A session that had one reconnects by itself, at a bounded pace, until it is closed. */
+  readonly timeoutMs: number
+  readonly signal?: AbortSignal
+  /** Told when a server is lost, and when it or another in its place answers again. */
+  readonly onConnection?: (change: ConnectionChange) => void
+}
+
+/** `host:port` as it was connected to. */
+export type ConnectionChange =
+  | { readonly state: "lost"; readonly server: string; readonly error: MillraceError }
+  | { readonly state: "restored"; readonly server: string; readonly afterMs: number }
 
 /** How an option's text is read: `5s` as ms, `1MiB` as bytes, a whole number, true or false, any text. */
 export type OptionKind = "duration" | "size" | "count" | "flag" | "text"
@@ -141,6 +151,8 @@ export interface Identity {
 export interface AppendOptions {
   /** With the sequence of record 0: counts records of this identity and partition, 31 bits, wrapping to 0. */
   readonly identity?: Identity & { readonly sequence: number }
+  /** What the caller wants to be told. `stored` leaves the driver free to take a cheaper way. Default: `offsets` where the backend tells. */
+  readonly confirm?: "offsets" | "stored"
   readonly transaction?: TransactionHandle
 }
 
@@ -149,7 +161,7 @@ export interface AppendResult {
   readonly base?: bigint
   /** Whether record i has offset `base + i`. */
   readonly contiguous: boolean
-  /** How many records the backend recognised as already there. */
+  /** How many records the backend recognised as already there; 0 where it does not tell. */
   readonly duplicates: number
   /** The append time. */
   readonly timestampMicros?: bigint
@@ -168,7 +180,7 @@ export interface LogReader {
   /** Replaces the partitions to read. Those that stay at the reader's present offset go on undisturbed; a pending `next` takes note at once. */
   set(positions: readonly ReadPosition[]): void
   /**
-   * One long poll over all partitions, fair among them. When the wait ends with fewer than `minRecords` it answers what is there, which may
+   * One long poll over all partitions, fair among them. A rejection that is retryable (the server is gone) leaves the reader as it was. When the wait ends with fewer than `minRecords` it answers what is there, which may
    * be nothing; it may also answer `[]` early, and is asked again.
    */
   next(limits: ReadLimits): Promise<PartitionRead[]>
@@ -228,13 +240,16 @@ export interface OffsetStore {
 }
 
 export interface GroupCoordinator {
-  /** @throws AlreadyExistsError */
+  /** Where groups are names there is nothing to do. @throws AlreadyExistsError */
   create(group: string, topic: TopicName): Promise<void>
-  /** @throws NotFoundError */
+  /** @throws NotFoundError; where groups are names, one that nobody uses has no members */
   describe(group: string, topic: TopicName): Promise<GroupDescription>
-  /** Forgets the group and its offsets. Members lose their claims; those that read nothing else end with NotFoundError. */
+  /**
+   * Forgets the group and its offsets. Members lose their claims; those that read nothing else end with NotFoundError.
+   * @throws NotFoundError; InvalidError where groups are names and this one has members
+   */
   delete(group: string, topic: TopicName): Promise<void>
-  /** Settles once the member is known to the others. @throws NotFoundError when the group or a topic does not exist */
+  /** Settles once the member is known to the others. @throws NotFoundError when a topic, or a group that is an object, does not exist */
   join(group: string, topics: readonly TopicName[], options: JoinOptions): Promise<Membership>
 }
 

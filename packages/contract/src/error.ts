@@ -163,6 +163,14 @@ export class AlreadyExistsError extends MillraceError {
   }
 }
 
+/** The server does not take the user and password, or wants some and got none. */
+export class AuthenticationError extends MillraceError {
+  protected static override readonly accepts: readonly ErrorKind[] = ["authentication"]
+  constructor(message: string, details?: ErrorDetails) {
+    super("authentication", message, details)
+  }
+}
+
 /** The process or the user may not do this (file permissions, access lists). */
 export class PermissionError extends MillraceError {
   protected static override readonly accepts: readonly ErrorKind[] = ["permission"]

@@ -4,6 +4,7 @@ export type {
   AppendResult,
   AssignmentChange,
   Catalog,
+  ConnectionChange,
   ConnectTarget,
   Driver,
   GroupCoordinator,
@@ -27,6 +28,7 @@ export type {
   ReadLimits,
   ReadPosition,
   Session,
+  SessionOptions,
   Settlement,
   StateEntry,
   StateStore,
@@ -40,6 +42,7 @@ export type {
 export type { ErrorContext, ErrorDetails, ErrorKind, ErrorWire, Outcome } from "./error.ts"
 export {
   AlreadyExistsError,
+  AuthenticationError,
   CancelledError,
   ClosedError,
   ConnectionError,
@@ -62,6 +65,7 @@ export {
   TimeoutError,
   UnsupportedError,
 } from "./error.ts"
+export { formatHeaderKinds, headerKindsName, parseHeaderKinds } from "./header-kinds.ts"
 export type { HeaderKind } from "./header-value.ts"
 export { HeaderValue, headerKindCodes, hex } from "./header-value.ts"
 export type { HeadersInit } from "./headers.ts"

@@ -16,16 +16,19 @@ export interface Manifest {
   readonly append: {
     /** How a resend is recognised: by producer sequence, by ids within a window, or not at all (then a resend may double). */
     readonly dedup: "sequence" | "idWindow" | "none"
-    /** Batches of one partition that may be under way at once. More than 1 only where the backend refuses a gap. */
-    readonly maxInFlightPerPartition: number
+    /**
+     * Batches of one partition that may be under way at once, by what their confirmation tells: the offsets, or only that the records
+     * are stored. More than 1 only where the backend refuses a gap; 0 where it cannot tell that much.
+     */
+    readonly inFlight: { readonly offsets: number; readonly stored: number }
+    /** Whether a recognised resend is counted in `duplicates`, or answered as if it were new. */
+    readonly duplicates: "counted" | "silent"
     /** How long a resend is recognised for certain; absent: as long as the identity lives. */
     readonly windowMs?: number
     /** What shares one producer identity. `none` where the backend has none. */
     readonly identityScope: "producer" | "topic" | "none"
     /** Whether ids that a caller gives are looked up, and how. */
     readonly idLookup: "window" | "resend" | "none"
-    /** Whether a confirmation tells offsets. */
-    readonly confirms: "offsets" | "stored"
     /** Durabilities that a topic can be created with; the first is the default. */
     readonly durability: readonly Durability[]
   }
@@ -34,13 +37,17 @@ export interface Manifest {
     readonly holes: boolean
     /** The resolution of record times. */
     readonly timestampResolutionMicros: number
-    /** Whether the sender's time is kept beside the append time. */
-    readonly originTimestamp: boolean
+    /** Whether the sender's time is kept beside the append time: of every record, where the caller gave one, or in its place. */
+    readonly originTimestamp: "always" | "given" | "only"
+    /** Whether every record comes back with its id, or only with one that the caller gave or a resend carried. */
+    readonly ids: "all" | "given"
     readonly filters: "server" | "client"
   }
   readonly catalog: {
     /** Whether streams are objects of the backend or prefixes that always exist. */
     readonly streams: "objects" | "prefixes"
+    /** Whether groups are objects that are created and deleted, or names that always exist and are forgotten only without members. */
+    readonly groups: "objects" | "names"
     /** Whether a purge starts a new history at 0, or trims and goes on counting. */
     readonly purge: "restarts" | "trims"
     readonly expiry: Capability

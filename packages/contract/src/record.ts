@@ -24,6 +24,7 @@ export interface BatchWriter {
   /**
    * Encodes one record, or answers false when the batch would pass the limits the writer was made with and is not empty. The first
    * record of a batch is always taken. Nothing of `record` is kept by reference.
+   * @throws RecordTooLargeError when the record with the backend's overhead is above a limit; the batch stays as it was
    */
   tryAppend(record: WireRecord): boolean
   /** Closes the batch. The writer must not be used afterwards. */

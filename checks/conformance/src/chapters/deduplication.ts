@@ -50,7 +50,7 @@ export function deduplicationChapter(rig: Rig): void {
       const topic = await rig.topic()
       const identity = await rig.session.log.identify(topic)
       const send = sender(rig, identity)
-      const batches = Array.from({ length: rig.manifest.append.maxInFlightPerPartition }, (_, index) =>
+      const batches = Array.from({ length: rig.manifest.append.inFlight.offsets }, (_, index) =>
         rig.batch(topic, 0, numbered("r", index * 3, index * 3 + 3)),
       )
       const confirmations = await Promise.all(batches.map((batch, index) => send(batch, index * 3)))

@@ -7,7 +7,7 @@
 
 const sequences = 2 ** 31
 
-/** As many as `maxInFlightPerPartition` of the manifest. */
+/** As many as `inFlight` of the manifest. */
 export const rememberedBatches: number = 5
 
 const entryBytes = 24

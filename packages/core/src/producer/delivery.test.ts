@@ -83,7 +83,7 @@ class World {
     const manifest = fakeManifest({
       dedup: history.dedup,
       identityScope: sequenced ? "producer" : "none",
-      maxInFlightPerPartition: sequenced ? 5 : 1,
+      inFlight: sequenced ? { offsets: 5, stored: 5 } : { offsets: 1, stored: 1 },
     })
     this.backend = new FakeBackend(this.clock, manifest)
     this.backend.fencesEverywhere = history.seed % 2 === 0

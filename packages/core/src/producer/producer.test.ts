@@ -287,7 +287,7 @@ test("past the backend's window an unknown outcome is not resent", async () => {
   const manifest = fakeManifest({
     dedup: "idWindow",
     identityScope: "none",
-    maxInFlightPerPartition: 1,
+    inFlight: { offsets: 1, stored: 1 },
     windowMs: 1000,
   })
   const { backend, topic, clock } = rig({ manifest })
@@ -303,7 +303,7 @@ test("past the backend's window an unknown outcome is not resent", async () => {
 })
 
 test("a backend without deduplication gets one request at a time for a partition", async () => {
-  const manifest = fakeManifest({ dedup: "none", identityScope: "none", maxInFlightPerPartition: 1 })
+  const manifest = fakeManifest({ dedup: "none", identityScope: "none", inFlight: { offsets: 1, stored: 1 } })
   const { backend, topic, clock } = rig({ manifest })
   backend.fate = () => ({ delayMs: 5 })
   const producer = topic.producer({ batchLength: 10 })

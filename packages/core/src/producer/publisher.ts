@@ -221,7 +221,7 @@ function senderSettings(client: ClientContext, settings: PublisherSettings): Sen
   const { append }: Manifest = client.session.manifest
   const sequenced = settings.idempotent && append.dedup === "sequence" && append.identityScope !== "none"
   return {
-    maxInFlight: sequenced ? append.maxInFlightPerPartition : 1,
+    maxInFlight: sequenced ? append.inFlight.offsets : 1,
     sequenced,
     windowMs: append.windowMs,
     retries: settings.retries,
