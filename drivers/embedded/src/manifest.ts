@@ -33,6 +33,7 @@ export const embeddedManifest: Manifest = deepFreeze({
     identityScope: "producer",
     idLookup: "window",
     durability: ["synced", "written"],
+    offsetDurability: ["synced", "written"],
   },
   read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
   catalog: {

@@ -81,7 +81,8 @@ export interface TopicSpec {
 export interface TopicDescription extends TopicName, Omit<TopicSpec, "partitions"> {
   readonly lineage: Lineage
   readonly partitions: readonly PartitionDescription[]
-  readonly createdMicros: bigint
+  /** Absent where the backend does not tell. */
+  readonly createdMicros?: bigint
 }
 
 export interface PartitionDescription {

@@ -31,6 +31,8 @@ export interface Manifest {
     readonly idLookup: "window" | "resend" | "none"
     /** Durabilities that a topic can be created with; the first is the default. */
     readonly durability: readonly Durability[]
+    /** The same for the offsets that are stored for a topic. */
+    readonly offsetDurability: readonly Durability[]
   }
   readonly read: {
     /** Offsets of a partition can have holes. */

@@ -1,6 +1,6 @@
 import { env } from "node:process"
 import type { Client } from "@millrace/core"
-import { openClient } from "@millrace/core"
+import { ConnectionWatch, openClient } from "@millrace/core"
 import { systemClock, systemRandom } from "@millrace/runtime"
 import type { ConnectOptions } from "./connect-settings.ts"
 import { resolveSettings } from "./connect-settings.ts"
@@ -20,9 +20,11 @@ export async function connect(url?: string, options: ConnectOptions = {}): Promi
   const settings = resolveSettings(url, options, env)
   const connection = parseConnectionString(settings.url)
   const driver = await findDriver(connection).load()
+  const watch = new ConnectionWatch()
   const session = await openSession(driver, targetOf(connection, driver), {
     timeoutMs: settings.connectTimeoutMs,
     clock: systemClock,
+    onConnection: watch.notify,
     ...(settings.signal === undefined ? {} : { signal: settings.signal }),
   })
   const { stream, publishTimeoutMs, publishRetries, publishRetryBackoffMs } = settings
@@ -31,6 +33,7 @@ export async function connect(url?: string, options: ConnectOptions = {}): Promi
     return openClient(session, stream === undefined ? publish : { ...publish, stream }, {
       clock: systemClock,
       random: systemRandom,
+      connection: watch,
     })
   } catch (error) {
     await session.close()

@@ -67,6 +67,7 @@ export type {
   ProducerStatistics,
   PublishBuilder,
   ReaderOptions,
+  Reconnection,
   RecordMetadata,
   RetentionOptions,
   Routing,

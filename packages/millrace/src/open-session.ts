@@ -1,11 +1,9 @@
-import type { ConnectTarget, Driver, Session } from "@millrace/contract"
+import type { ConnectTarget, Driver, Session, SessionOptions } from "@millrace/contract"
 import { CancelledError, TimeoutError } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
 
 /** The bounds of an attempt to connect. */
-export interface OpenOptions {
-  readonly timeoutMs: number
-  readonly signal?: AbortSignal
+export interface OpenOptions extends SessionOptions {
   readonly clock: Clock
 }
 
@@ -15,7 +13,8 @@ export interface OpenOptions {
  * @throws TimeoutError, CancelledError, and whatever the driver throws
  */
 export function openSession(driver: Driver, target: ConnectTarget, options: OpenOptions): Promise<Session> {
-  const { timeoutMs, signal, clock } = options
+  const { clock, ...sessionOptions } = options
+  const { timeoutMs, signal } = sessionOptions
   if (signal?.aborted) return Promise.reject(cancelled(target, signal))
   return new Promise((resolve, reject) => {
     let waiting = true
@@ -28,7 +27,7 @@ export function openSession(driver: Driver, target: ConnectTarget, options: Open
     const abort = (): void => settle(() => reject(cancelled(target, signal)))
     const timer = clock.setTimer(timeoutMs, () => settle(() => reject(timedOut(target, timeoutMs))))
     signal?.addEventListener("abort", abort, { once: true })
-    const attempt = connect(driver, target, signal === undefined ? { timeoutMs } : { timeoutMs, signal })
+    const attempt = connect(driver, target, sessionOptions)
     attempt.then(
       (session) => (waiting ? settle(() => resolve(session)) : discard(session)),
       // Behind a time-out or an abort the caller has its answer already, and this one adds nothing to it.
@@ -38,11 +37,7 @@ export function openSession(driver: Driver, target: ConnectTarget, options: Open
 }
 
 /** A driver that throws in place of rejecting is treated alike. */
-async function connect(
-  driver: Driver,
-  target: ConnectTarget,
-  options: Parameters<Driver["connect"]>[1],
-): Promise<Session> {
+async function connect(driver: Driver, target: ConnectTarget, options: SessionOptions): Promise<Session> {
   return await driver.connect(target, options)
 }
 

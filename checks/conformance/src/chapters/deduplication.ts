@@ -1,7 +1,7 @@
 /** Chapter: what is recognised as already there: by producer identity and sequence, and by message id. */
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import type { Identity, SealedBatch } from "@millrace/contract"
+import type { AppendResult, Identity, SealedBatch } from "@millrace/contract"
 import { numbered, texts } from "../rig/records.ts"
 import { refused } from "../rig/refusal.ts"
 import type { Rig } from "../rig/rig.ts"
@@ -36,9 +36,9 @@ export function deduplicationChapter(rig: Rig): void {
       const confirmation = await send(first, 0)
       await send(second, 2)
       const again = await send(first, 0)
-      assert.equal(again.duplicates, 2)
+      counted(rig, again, 2)
       assert.equal(again.base, confirmation.base)
-      assert.equal((await send(second, 2)).duplicates, 1)
+      counted(rig, await send(second, 2), 1)
       first.release()
       second.release()
       assert.deepEqual(texts(await rig.readAll(topic, 0)), ["a", "b", "c"])
@@ -56,7 +56,7 @@ export function deduplicationChapter(rig: Rig): void {
       const confirmations = await Promise.all(batches.map((batch, index) => send(batch, index * 3)))
       for (const [index, batch] of batches.entries()) {
         const again = await send(batch, index * 3)
-        assert.equal(again.duplicates, 3, `batch ${index}`)
+        counted(rig, again, 3)
         assert.equal(again.base, confirmations[index]?.base)
         batch.release()
       }
@@ -129,7 +129,7 @@ export function deduplicationChapter(rig: Rig): void {
       const other = await rig.connect()
       const batch = rig.batch(topic, 0, ["a"], { session: other })
       const answer = await other.log.append(batch, { identity: { ...identity, sequence: 0 } })
-      assert.equal(answer.duplicates, 1)
+      counted(rig, answer, 1)
       batch.release()
       await other.close()
       assert.deepEqual(texts(await rig.readAll(topic, 0)), ["a"])
@@ -225,6 +225,15 @@ export function deduplicationChapter(rig: Rig): void {
       assert.equal((await appended(rig, rig.batch(neighbour, 0, [draft]))).duplicates, 0)
     })
   })
+}
+
+/** A resend is counted where the backend tells; a silent one answers as at the first time. */
+function counted(rig: Rig, answer: AppendResult, duplicates: number): void {
+  const { duplicates: tells } = rig.manifest.append
+  assert.ok(
+    answer.duplicates === duplicates || (tells === "silent" && answer.duplicates === 0),
+    `${answer.duplicates} duplicates were counted, of ${duplicates}`,
+  )
 }
 
 type Send = (batch: SealedBatch, sequence: number) => ReturnType<Rig["session"]["log"]["append"]>

@@ -110,7 +110,9 @@ export function fidelityChapter(rig: Rig): void {
 
     test("the sender's times are kept beside the append times, where the backend keeps them", async () => {
       const resolution = BigInt(rig.manifest.read.timestampResolutionMicros)
-      const times = [0n, 1_000_000n, 1_700_000_000_123_456n, 2n ** 62n]
+      // Where the sender's time is the only one, backends refuse what lies far ahead.
+      const ahead = rig.manifest.read.originTimestamp === "only" ? rig.now() + 60_000_000n : 2n ** 62n
+      const times = [0n, 1_000_000n, 1_700_000_000_123_456n, ahead]
       const topic = await rig.topic()
       const before = rig.now()
       await rig.append(topic, 0, [
@@ -167,7 +169,7 @@ export function fidelityChapter(rig: Rig): void {
     test("A-18: bigint all the way: ids, offsets and times of records have one type", async () => {
       const [seen] = await roundTrip(rig, ["a"])
       assert.equal(typeof seen?.offset, "bigint")
-      assert.equal(typeof seen?.id, "bigint")
+      if (rig.manifest.read.ids === "all") assert.equal(typeof seen?.id, "bigint")
       assert.equal(typeof seen?.timestampMicros, "bigint")
     })
   })

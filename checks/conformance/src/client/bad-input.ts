@@ -3,6 +3,7 @@ import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { type Client, connect, HeaderValue, Json, type Topic } from "millrace"
 import { type ClientRig, encode, fill, takeTexts } from "../rig/client-rig.ts"
+import { freePort } from "../rig/free-port.ts"
 import { type Refusal, refused } from "../rig/refusal.ts"
 
 interface BadCall {
@@ -35,9 +36,18 @@ export function badInputChapter(rig: ClientRig): void {
       })
     }
 
-    test("a backend whose driver is not part of this release is named", async () => {
-      await refused(() => connect("kafka://localhost:9092"), { kind: "unsupported", says: ["kafka"] })
-    })
+    for (const scheme of ["kafka", "nats", "iggy"]) {
+      test(`${scheme}: where nobody listens is a connection error at once, with the address`, async () => {
+        const port = await freePort()
+        const url = scheme === "iggy" ? `iggy://u:p@127.0.0.1:${port}` : `${scheme}://127.0.0.1:${port}`
+        await refused(() => connect(url, { connectTimeoutMs: 10_000 }), {
+          kind: "connection",
+          says: [`127.0.0.1:${port}`],
+          outcome: "rejected",
+          retryable: true,
+        })
+      })
+    }
 
     test("a password never shows in an error", async () => {
       const error = await refused(() => connect("nosuch://user:hunter2@host?x=1"), "invalid")
@@ -66,16 +76,18 @@ export function badInputChapter(rig: ClientRig): void {
   })
 
   describe("bad names", () => {
-    const names: [string, readonly (string | RegExp)[]][] = [
-      ["", [/empty/]],
-      ["a".repeat(256), ["256", "255"]],
-      ["é".repeat(128), ["256", "255"]],
-      ["tab\there", [/control/, "U+0009"]],
-      ["nul\u0000", [/control/, "U+0000"]],
-      ["\ud800", [/surrogate/]],
+    const limit = (): number => rig.client.manifest.limits.nameBytes
+    const names: [what: string, name: () => string, says: () => readonly (string | RegExp)[]][] = [
+      ["an empty name", () => "", () => [/empty/]],
+      ["a name that is too long", () => "a".repeat(limit() + 1), () => [String(limit() + 1), String(limit())]],
+      ["a name that is too long in bytes", () => "é".repeat(limit()), () => [String(2 * limit()), String(limit())]],
+      ["a name with a tab", () => "tab\there", () => [/control/, "U+0009"]],
+      ["a name with a NUL", () => "nul\u0000", () => [/control/, "U+0000"]],
+      ["a lone surrogate", () => "\ud800", () => [/surrogate/]],
     ]
-    for (const [name, says] of names) {
-      test(`${JSON.stringify(name.slice(0, 12))} of ${name.length} is refused as stream, topic, consumer and group`, async () => {
+    for (const [what, nameOf, saysOf] of names) {
+      test(`${what} is refused as stream, topic, consumer and group`, async () => {
+        const [name, says] = [nameOf(), saysOf()]
         const topic = await rig.topic()
         await refused(() => rig.client.stream(name).ensure(), invalid(...says))
         await refused(() => rig.client.stream("s").topic(name).ensure(1), invalid(...says))
@@ -272,7 +284,7 @@ export function badInputChapter(rig: ClientRig): void {
   describe("bad settings", () => {
     const calls: BadCall[] = [
       { name: "no partitions", call: (topic) => topic.ensure(0), refusal: invalid("0", /partitions/) },
-      { name: "too many partitions", call: (topic) => topic.ensure(1_000_000), refusal: invalid("1000000", "1000") },
+      { name: "too many partitions", call: (topic) => topic.ensure(1_000_000), refusal: invalid("1000000") },
       { name: "half a partition", call: (topic) => topic.ensure(1.5), refusal: invalid("1.5") },
       {
         name: "an unknown topic option",
@@ -302,7 +314,7 @@ export function badInputChapter(rig: ClientRig): void {
       {
         name: "a durability that there is not",
         call: (topic) => topic.ensure(1, { durability: "quantum" as never }),
-        refusal: invalid("durability", "quantum", "synced", "written"),
+        refusal: invalid("durability", "quantum", "written"),
       },
       {
         name: "a producer with an unknown option",

@@ -1,4 +1,5 @@
 /** A backend seen through the public API: clients, topics of their own for each test, and everything closed at the end. */
+import { randomBytes } from "node:crypto"
 import {
   type Client,
   type ConnectOptions,
@@ -26,6 +27,8 @@ export class ClientRig {
   #url: string | undefined
   #client: Client | undefined
   readonly #others: Set<Client> = new Set()
+  /** Servers keep what earlier runs left: names differ between runs. */
+  readonly #run = randomBytes(3).toString("hex")
   #names = 0
 
   constructor(under: BackendUnderTest) {
@@ -64,7 +67,7 @@ export class ClientRig {
   /** A name that no other test uses. */
   name(prefix: string): string {
     this.#names++
-    return `${prefix}-${this.#names}`
+    return `${prefix}-${this.#run}-${this.#names}`
   }
 
   /** A handle of a topic that does not exist yet. */

@@ -1,4 +1,5 @@
 /** One driver on the bench: sessions, topics of their own for each test, batches, and everything closed at the end. */
+import { randomBytes } from "node:crypto"
 import {
   type AppendOptions,
   type AppendResult,
@@ -24,6 +25,8 @@ export class Rig {
   #target: ConnectTarget | undefined
   #session: Session | undefined
   readonly #others = new Set<Session>()
+  /** Servers keep what earlier runs left: names differ between runs. */
+  readonly #run = randomBytes(3).toString("hex")
   #names = 0
   #batches = 0
 
@@ -65,16 +68,17 @@ export class Rig {
   /** A name that no other test uses. */
   name(prefix: string): string {
     this.#names++
-    return `${prefix}-${this.#names}`
+    return `${prefix}-${this.#run}-${this.#names}`
   }
 
   /** The settings of a topic, with the defaults that the core uses. */
   spec(settings: Partial<TopicSpec> = {}): TopicSpec {
+    const { durability, offsetDurability, idLookup } = this.manifest.append
     return {
       partitions: 1,
-      durability: this.manifest.append.durability[0] ?? "synced",
-      offsetDurability: this.manifest.append.durability[0] ?? "synced",
-      deduplicationWindowMs: 120_000,
+      durability: durability[0] ?? "synced",
+      offsetDurability: offsetDurability[0] ?? "synced",
+      deduplicationWindowMs: idLookup === "none" ? 0 : 120_000,
       deduplicateIds: false,
       ...settings,
     }

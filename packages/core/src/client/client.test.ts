@@ -51,6 +51,21 @@ test("many ensures at once make one topic; a race that is lost is a success", as
   assert.equal(backend.topics.size, 1)
 })
 
+test("where no ids are looked up, topics are made without, and asking for it is refused by name", async () => {
+  const { client } = open({}, fakeManifest({ idLookup: "none", offsetDurability: ["written"] }))
+  const topic = client.stream("s").topic("t")
+  for (const options of [{ deduplicateIds: true }, { deduplicationWindowMs: 5 }]) {
+    await assert.rejects(topic.ensure(1, options), (error) => {
+      const [option = ""] = Object.keys(options)
+      return error instanceof UnsupportedError && error.message.includes(option) && error.message.includes("fake log")
+    })
+  }
+  await assert.rejects(topic.ensure(1, { offsetDurability: "synced" }), UnsupportedError)
+  const made = await topic.ensure(1, { deduplicateIds: false, deduplicationWindowMs: 0 })
+  assert.equal(made.deduplicationWindowMs, 0)
+  assert.equal(made.offsetDurability, "written")
+})
+
 test("what the backend cannot do is refused by name", async () => {
   const manifest = fakeManifest({ durability: ["synced"] })
   const absent = { supported: false, reason: "it keeps everything", instead: "Trim it by hand" } as const

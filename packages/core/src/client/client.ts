@@ -1,7 +1,6 @@
 import { InvalidError, type Manifest, type Session } from "@millrace/contract"
-import type { Clock, Random } from "@millrace/runtime"
 import { type ClientOptions, checkClientOptions } from "./client-options.ts"
-import { LiveContext } from "./live-context.ts"
+import { type ClientRuntime, LiveContext } from "./live-context.ts"
 import { OptionReader, shown } from "./options.ts"
 import { listed, Stream, type StreamInfo, streamInfo } from "./stream.ts"
 import { Topic } from "./topic.ts"
@@ -78,11 +77,7 @@ export class Client implements AsyncDisposable {
  * A client over a session, which it owns from here on.
  * @throws InvalidError for the options
  */
-export function openClient(
-  session: Session,
-  options: ClientOptions,
-  runtime: { readonly clock: Clock; readonly random: Random },
-): Client {
+export function openClient(session: Session, options: ClientOptions, runtime: ClientRuntime): Client {
   const settings = checkClientOptions(options, session.manifest.limits)
   return new Client(new LiveContext(session, settings, runtime), settings.stream)
 }

@@ -1,11 +1,13 @@
 import type { Session, TopicDescription, TopicName } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
+import type { ConnectionWatch } from "./connection-watch.ts"
 
 /** What every room of the core gets from the client that it works for. */
 export interface ClientContext {
   readonly session: Session
   readonly clock: Clock
   readonly random: Random
+  readonly connection: ConnectionWatch
   /** The connection's publish settings, which producers inherit (table 1.14). */
   readonly publish: { readonly timeoutMs: number; readonly retries: number; readonly retryBackoffMs: number }
   readonly topics: TopicDirectory

@@ -8,26 +8,37 @@ import {
 } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
 import type { ClientSettings } from "./client-options.ts"
+import { ConnectionWatch } from "./connection-watch.ts"
 import type { ClientContext, Owned, TopicDirectory } from "./context.ts"
 import { CachedTopicDirectory } from "./topic-directory.ts"
 
 /** What the connection's own close gets when shutting down took all the time there was, in ms. */
 const graceMs = 1000
 
+/** What a client gets from the program around it. */
+export interface ClientRuntime {
+  readonly clock: Clock
+  readonly random: Random
+  /** Where the session reports its connections; absent for a session that has none. */
+  readonly connection?: ConnectionWatch
+}
+
 /** The context of a client that can be closed, with what it has to shut down. */
 export class LiveContext implements ClientContext {
   readonly session: Session
   readonly clock: Clock
   readonly random: Random
+  readonly connection: ConnectionWatch
   readonly publish: ClientSettings["publish"]
   readonly topics: TopicDirectory
   readonly #owned = new Set<Owned>()
   #closing: Promise<void> | undefined
 
-  constructor(session: Session, settings: ClientSettings, runtime: { readonly clock: Clock; readonly random: Random }) {
+  constructor(session: Session, settings: ClientSettings, runtime: ClientRuntime) {
     this.session = session
     this.clock = runtime.clock
     this.random = runtime.random
+    this.connection = runtime.connection ?? new ConnectionWatch()
     this.publish = settings.publish
     const directory = new CachedTopicDirectory(session.catalog)
     this.topics = {

@@ -28,7 +28,7 @@ export interface TopicOptions extends RetentionOptions {
   readonly durability?: Durability
   /** The same for stored offsets, on its own. */
   readonly offsetDurability?: Durability
-  /** How long ids are remembered, in ms. Default 120,000. 0: not at all. */
+  /** How long ids are remembered, in ms. Default 120,000, where the backend looks up ids. 0: not at all. */
   readonly deduplicationWindowMs?: number
   /** Whether ids that a caller gives are looked up one by one. Default false: only those of resends. */
   readonly deduplicateIds?: boolean
@@ -49,7 +49,8 @@ export interface TopicInfo {
   readonly offsetDurability: Durability
   readonly deduplicationWindowMs: number
   readonly deduplicateIds: boolean
-  readonly createdMicros: bigint
+  /** Absent where the backend does not tell. */
+  readonly createdMicros?: bigint
 }
 
 const retentionKeys: readonly (keyof RetentionOptions)[] = [
@@ -78,8 +79,7 @@ export function topicSpec(
 ): TopicSpec {
   const { options, partitions } = request
   const read = new OptionReader<TopicOptions>(owner, options, topicKeys)
-  const durabilities = manifest.append.durability
-  const [standard] = durabilities
+  const { append } = manifest
   const native = options?.native
   if (native !== undefined && (typeof native !== "object" || native === null)) {
     throw new InvalidError(`${owner}: option "native" is ${shown(native)}; it must be an object`)
@@ -87,13 +87,9 @@ export function topicSpec(
   return {
     partitions: checkPartitionCount(owner, partitions, manifest),
     ...retention(owner, read, manifest),
-    durability: durability(owner, options?.durability, manifest) ?? (standard as Durability),
-    offsetDurability: durability(owner, options?.offsetDurability, manifest) ?? (standard as Durability),
-    deduplicationWindowMs: read.duration("deduplicationWindowMs", {
-      zero: true,
-      fallback: defaultDeduplicationWindowMs,
-    }),
-    deduplicateIds: read.flag("deduplicateIds", false),
+    durability: durability(owner, options?.durability, { known: append.durability, manifest }),
+    offsetDurability: durability(owner, options?.offsetDurability, { known: append.offsetDurability, manifest }),
+    ...deduplication(owner, read, manifest),
     ...(native === undefined ? {} : { native }),
   }
 }
@@ -108,7 +104,7 @@ export function checkPartitionCount(owner: string, partitions: unknown, manifest
 }
 
 export function topicInfo(description: TopicDescription): TopicInfo {
-  const { expireAfterMs, maxBytes } = description
+  const { expireAfterMs, maxBytes, createdMicros } = description
   return {
     stream: description.stream,
     topic: description.topic,
@@ -119,7 +115,7 @@ export function topicInfo(description: TopicDescription): TopicInfo {
     offsetDurability: description.offsetDurability,
     deduplicationWindowMs: description.deduplicationWindowMs,
     deduplicateIds: description.deduplicateIds,
-    createdMicros: description.createdMicros,
+    ...(createdMicros === undefined ? {} : { createdMicros }),
   }
 }
 
@@ -142,9 +138,33 @@ function retention(
   }
 }
 
-function durability(owner: string, value: unknown, manifest: Manifest): Durability | undefined {
-  if (value === undefined) return undefined
-  const known = manifest.append.durability
+function deduplication(
+  owner: string,
+  read: OptionReader<TopicOptions>,
+  manifest: Manifest,
+): Pick<TopicSpec, "deduplicationWindowMs" | "deduplicateIds"> {
+  const absent = manifest.append.idLookup === "none"
+  const windowMs = read.duration("deduplicationWindowMs", {
+    zero: true,
+    fallback: absent ? 0 : defaultDeduplicationWindowMs,
+  })
+  const ids = read.flag("deduplicateIds", false)
+  if (absent && (windowMs > 0 || ids)) {
+    const option = ids ? "deduplicateIds" : "deduplicationWindowMs"
+    throw new UnsupportedError(
+      `${owner}: option "${option}": ${manifest.backend} looks up no message ids. ` +
+        "A producer's own resends are recognised without them where it is idempotent; let handlers bear the rest",
+    )
+  }
+  return { deduplicationWindowMs: windowMs, deduplicateIds: ids }
+}
+
+function durability(
+  owner: string,
+  value: unknown,
+  { known, manifest }: { readonly known: readonly Durability[]; readonly manifest: Manifest },
+): Durability {
+  if (value === undefined) return known[0] as Durability
   if ((known as readonly unknown[]).includes(value)) return value as Durability
   const list = known.map((one) => `"${one}"`).join(", ")
   if (value === "synced" || value === "written") {

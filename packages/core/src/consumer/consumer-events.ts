@@ -12,6 +12,15 @@ export interface ConsumerEvents {
   sourceChanged(change: SourceChange): void
   /** The position was not in the log, and was moved as `onOutOfRange` says. */
   skipped(skip: Skip): void
+  /** The connection was lost and is there again; reading goes on where it stood. */
+  reconnected(change: Reconnection): void
+}
+
+export interface Reconnection {
+  /** `host:port` of the server that answers now. */
+  readonly server: string
+  /** For how long there was no connection, in ms. */
+  readonly afterMs: number
 }
 
 export interface SourceChange extends TopicPartition {

@@ -29,6 +29,20 @@ const filled = (records: number): FakeClient => {
   return client
 }
 
+test("a connection that is there again is told, until the consumer has ended", async () => {
+  const client = filled(1)
+  const consumer = open(client)
+  const told: unknown[] = []
+  consumer.on({ reconnected: (change) => told.push(change) })
+  client.connection.notify({ state: "lost", server: "one:1", error: new ConnectionError("the connection was cut") })
+  assert.deepEqual(told, [])
+  client.connection.notify({ state: "restored", server: "two:2", afterMs: 70 })
+  assert.deepEqual(told, [{ server: "two:2", afterMs: 70 }])
+  await consumer.shutdown()
+  client.connection.notify({ state: "restored", server: "one:1", afterMs: 5 })
+  assert.equal(told.length, 1)
+})
+
 describe("a new history", () => {
   const told = (consumer: Consumer): unknown[] => {
     const changes: unknown[] = []

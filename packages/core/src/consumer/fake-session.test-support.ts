@@ -24,6 +24,7 @@ import {
   type TopicPartition,
 } from "@millrace/contract"
 import { seededRandom, VirtualClock } from "@millrace/runtime"
+import { ConnectionWatch } from "../client/connection-watch.ts"
 import type { ClientContext, Owned } from "../client/context.ts"
 import { CachedTopicDirectory } from "../client/topic-directory.ts"
 import type { Message } from "../record/message.ts"
@@ -42,6 +43,7 @@ export const fakeManifest: Manifest = {
     identityScope: "none",
     idLookup: "none",
     durability: ["synced"],
+    offsetDurability: ["synced"],
   },
   read: { holes: true, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
   catalog: {
@@ -181,6 +183,7 @@ class FakeGroups implements GroupCoordinator {
 /** Everything a test needs: a virtual clock, one topic `s/t` with as many partitions as it asks for, and a context for the consumers. */
 export class FakeClient {
   readonly clock: VirtualClock = new VirtualClock()
+  readonly connection: ConnectionWatch = new ConnectionWatch()
   readonly log: FakeLog = new FakeLog(this.clock)
   readonly offsets: FakeOffsets = new FakeOffsets(this.log)
   readonly groups: FakeGroups = new FakeGroups()
@@ -210,6 +213,7 @@ export class FakeClient {
       session,
       clock: this.clock,
       random: seededRandom(1),
+      connection: this.connection,
       publish: { timeoutMs: 1000, retries: 0, retryBackoffMs: 1 },
       topics: new CachedTopicDirectory(catalog),
       own: (owned) => {

@@ -36,7 +36,15 @@ export class LogConsumer implements Consumer {
     this.#progress = this.#newProgress(settings)
     this.#handOver = this.#newHandOver(settings)
     // The client's close is the end of a scope like any other: it may be an exception that ends it.
-    this.#disown = context.own({ shutdown: (options) => this.#end({ last: false, timeoutMs: options?.timeoutMs }) })
+    const disown = context.own({ shutdown: (options) => this.#end({ last: false, timeoutMs: options?.timeoutMs }) })
+    const deafen = context.connection.listen((change) => {
+      const { state } = change
+      if (state === "restored") this.listeners.tell("reconnected", { server: change.server, afterMs: change.afterMs })
+    })
+    this.#disown = () => {
+      deafen()
+      disown()
+    }
   }
 
   // ---- reading --------------------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ export function fakeManifest(
       identityScope: "producer",
       idLookup: "resend",
       durability: ["synced", "written"],
+      offsetDurability: ["synced", "written"],
       ...append,
     },
     read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
