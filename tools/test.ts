@@ -1,14 +1,16 @@
 /**
  * Runs the tests: `npm test`, `npm test -- producer trials/` (files whose path contains one of these), `npm run test:long` (`--long`:
  * the long sweeps), `npm run test:node22` (`--compiled`: what tsc wrote to dist). Files that measure time run one after the other, when
- * everything else is done. Prints failures, and at the end what was skipped and why; a skip that `MILLRACE_REQUIRE` rules out is a failure.
+ * everything else is done. Servers that files share are started when the first file asks for them. Prints failures, and at the end
+ * what was skipped and why; a skip that `MILLRACE_REQUIRE` rules out is a failure.
  */
-import { existsSync } from "node:fs"
+import { existsSync, readFileSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { resolve } from "node:path"
 import process from "node:process"
 import { run } from "node:test"
 import { parseArgs } from "node:util"
+import { fetchServers, ServerHost } from "@millrace/servers"
 import { listFiles } from "./source-files.ts"
 import { Tally } from "./test-run/tally.ts"
 
@@ -37,19 +39,29 @@ const files = areas
 
 const required = (process.env.MILLRACE_REQUIRE ?? "").split(",").filter((name) => name !== "")
 const tally = new Tally({ required, verbose: values.verbose ?? false, write: (text) => process.stdout.write(text) })
-await runFiles(
-  files.filter((path) => !measuresTime.test(path)),
-  Math.min(4, availableParallelism()),
-)
-await runFiles(
-  files.filter((path) => measuresTime.test(path)),
-  1,
-)
+for (const failure of await fetchServers((["kafka", "nats"] as const).filter(isNeeded))) console.error(failure)
+{
+  await using host = await ServerHost.open()
+  Object.assign(process.env, host.environment)
+  await runFiles(
+    files.filter((path) => !measuresTime.test(path)),
+    Math.min(4, availableParallelism()),
+  )
+  await runFiles(
+    files.filter((path) => measuresTime.test(path)),
+    1,
+  )
+}
 process.exitCode = tally.finish() ? 0 : 1
 
 /** What was compiled before its source was renamed or removed stays in dist. */
 function hasSource(compiled: string): boolean {
   return existsSync(compiled.replace("/dist/", "/src/").replace(/\.js$/, ".ts"))
+}
+
+/** Whether a test file speaks of a server: a first run fetches it, before tests have to wait for that. */
+function isNeeded(kind: string): boolean {
+  return files.some((path) => !path.startsWith("packages/") && readFileSync(path, "utf8").includes(kind))
 }
 
 async function runFiles(list: readonly string[], concurrency: number): Promise<void> {

@@ -8,6 +8,8 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { TestContext } from "node:test"
 import { test } from "node:test"
+import { serverNeed, sharedServer } from "@millrace/servers"
+import { connect } from "millrace"
 
 const main = join(import.meta.dirname, "main.ts")
 const busiest = /^DFW +1,103 .*\nORD +1,095 .*\nATL +846 /m
@@ -20,11 +22,18 @@ interface Run {
   readonly ended: Promise<number | null>
 }
 
-function start(t: TestContext, options: { readonly temporary: string; readonly keep?: string }): Run {
-  const args = [main, "--rate", "20000", ...(options.keep === undefined ? [] : ["--keep", options.keep])]
-  const child = spawn(process.execPath, args, {
+interface StartOptions {
+  readonly temporary: string
+  readonly keep?: string
+  readonly args?: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+}
+
+function start(t: TestContext, { temporary, keep, args = [], env = {} }: StartOptions): Run {
+  const all = [main, "--rate", "20000", ...(keep === undefined ? [] : ["--keep", keep]), ...args]
+  const child = spawn(process.execPath, all, {
     stdio: ["ignore", "pipe", "pipe"],
-    env: { ...process.env, TMPDIR: options.temporary },
+    env: { ...process.env, MILLRACE_URL: "", TMPDIR: temporary, ...env },
   })
   let text = ""
   for (const stream of [child.stdout, child.stderr]) stream?.on("data", (part) => (text += part))
@@ -85,3 +94,54 @@ test("killed as a whole, the job goes on where it stood", { timeout: 60_000 }, a
   assert.match(second.output(), /Going on in .*, where [\d,]+ flights are published and [1-9][\d,]* are counted/)
   assert.ok(second.output().includes(equal), second.output())
 })
+
+test("stopped, the job leaves nothing", { timeout: 60_000 }, async (t) => {
+  const temporary = await directory(t)
+  const run = start(t, { temporary })
+  await until(run, /counted [1-9]/)
+  run.child.kill("SIGINT")
+  assert.equal(await run.ended, 1)
+  assert.match(run.output(), /stopped by SIGINT/)
+  assert.deepEqual(await readdir(temporary), [])
+})
+
+test("a log in memory, which the workers would not see, is refused", { timeout: 60_000 }, async (t) => {
+  const run = start(t, { temporary: await directory(t), env: { MILLRACE_URL: "memory:" } })
+  assert.equal(await run.ended, 1)
+  assert.match(run.output(), /do not see a log in memory/)
+})
+
+test("without servers, all backends are the embedded one, and what was skipped is said", {
+  timeout: 120_000,
+}, async (t) => {
+  const temporary = await directory(t)
+  const nothing = { PATH: temporary, MILLRACE_SERVERS_CACHE: temporary, KAFKA_HOME: "" }
+  const urls = { MILLRACE_KAFKA_URL: "", MILLRACE_NATS_URL: "", MILLRACE_IGGY_URL: "" }
+  const run = start(t, { temporary, args: ["--all"], env: { ...nothing, ...urls } })
+  assert.equal(await run.ended, 0, run.output())
+  assert.match(run.output(), busiest)
+  assert.match(run.output(), /^embedded log +[\d,]+\/s +[\d.]+ s +[\d,]+ +[\d,]+ ms +[\d,]+ ms +equal$/m)
+  for (const kind of ["kafka", "nats", "iggy"]) assert.match(run.output(), new RegExp(`^${kind} was skipped: no `, "m"))
+  assert.match(run.output(), /All 1 that ran came to the same figures as the file\./)
+})
+
+for (const kind of ["kafka", "nats", "iggy"] as const) {
+  test(`on ${kind} the figures are the same, and nothing is left there`, { timeout: 170_000 }, async (t) => {
+    const reason = await serverNeed(kind)
+    if (reason !== undefined) {
+      t.skip(`needs ${kind}: ${reason}`)
+      return
+    }
+    const { url } = await sharedServer(kind)
+    const run = start(t, { temporary: await directory(t), env: { MILLRACE_URL: url } })
+    assert.equal(await run.ended, 0, run.output())
+    assert.match(run.output(), busiest)
+    assert.ok(run.output().includes(equal), run.output())
+    assert.match(run.output(), /Worker 1 is killed when [\d,]+ flights are counted/)
+    const stream = /stream (flights-[0-9a-f]{8})/.exec(run.output())?.[1] ?? ""
+    await using client = await connect(url)
+    const left: string[] = []
+    for await (const { stream: name, topics } of client.streams()) if (name === stream && topics > 0) left.push(name)
+    assert.deepEqual(left, [])
+  })
+}

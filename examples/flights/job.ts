@@ -1,72 +1,114 @@
+import type { Client } from "millrace"
 import { connect } from "millrace"
 import { DelayTable } from "./delays.ts"
 import type { Flight } from "./flights.ts"
 import { readFlights } from "./flights.ts"
+import type { Place } from "./place.ts"
 import { count } from "./progress.ts"
 import { unpublished } from "./publish.ts"
 import { resultTable } from "./result-table.ts"
 import type { Snapshot } from "./snapshot.ts"
 import { newestSnapshots } from "./snapshot.ts"
-import { flightsTopic, partitions, resultsTopic } from "./topics.ts"
+import type { TakeoverTimes } from "./takeover.ts"
+import { deleteAll, flightsTopic, partitions, resultsTopic } from "./topics.ts"
 import { Work } from "./work.ts"
 
 /** What the job is run with. */
 export interface JobOptions {
-  /** The directory of the log. */
-  readonly directory: string
+  readonly place: Place
   /** Flights published a second, so that there is something to watch. */
   readonly perSecond: number
+  /** What the workers ask of their group: one that shows no life for so long is taken for dead. */
+  readonly sessionTimeoutMs: number
   /** How long the work may take before it counts as failed. */
   readonly limitMs: number
+  /** Stops the job. */
+  readonly signal: AbortSignal
 }
 
-/** Runs the job; answers whether every figure is that of the file. */
-export async function runJob({ directory, perSecond, limitMs }: JobOptions): Promise<boolean> {
-  const url = `file:${directory.split("/").map(encodeURIComponent).join("/")}`
-  const flights = await readFlights()
-  await using client = await connect(url)
-  await flightsTopic(client).ensure(partitions)
-  await resultsTopic(client).ensure(partitions)
-  const left = await unpublished(flightsTopic(client), flights)
-  const before = await newestSnapshots(resultsTopic(client))
-  if (left.length === 0 && handledIn(before) === flights.length) {
-    console.log(
-      `Everything in ${directory} is done already: ${count(flights.length)} flights are published and counted.`,
-    )
-  } else {
-    console.log(describeStart(directory, flights.length - left.length, handledIn(before)))
-    const { repeated, takeover } = await new Work(url, { flights, left, before }).run(flightsTopic(client), {
-      perSecond,
-      limitMs,
-    })
-    console.log(`${count(repeated)} flights were delivered more than once.`)
-    if (takeover !== undefined) console.log(takeover)
+/** How the job went. */
+export interface JobResult {
+  /** The backend in words. */
+  readonly backend: string
+  /** The figures, for show. */
+  readonly table: readonly string[]
+  /** Figures that are not those of the file, in words. */
+  readonly differences: readonly string[]
+  readonly airports: number
+  /** How the work went; absent when everything was done already. */
+  readonly work?: {
+    readonly publishedPerSecond: number
+    readonly tookMs: number
+    /** How many flights were delivered more than once. */
+    readonly repeated: number
+    /** Absent when it never came to the kill. */
+    readonly takeover?: TakeoverTimes
   }
-  return compare(await newestSnapshots(resultsTopic(client)), flights)
+}
+
+/** Runs the job, and compares what came out with what the file says. */
+export async function runJob(options: JobOptions): Promise<JobResult> {
+  const { url, stream, deletesStream } = options.place
+  await using client = await connect(url, { signal: options.signal })
+  try {
+    return await countFlights(client, options)
+  } finally {
+    if (deletesStream) await tidy(client, stream)
+  }
+}
+
+async function countFlights(client: Client, options: JobOptions): Promise<JobResult> {
+  const { stream, name } = options.place
+  const flights = await readFlights()
+  const topic = flightsTopic(client, stream)
+  const results = resultsTopic(client, stream)
+  await topic.ensure(partitions)
+  await results.ensure(partitions)
+  const left = await unpublished(topic, flights)
+  const before = await newestSnapshots(results)
+  let work: JobResult["work"]
+  if (left.length === 0 && handledIn(before) === flights.length) {
+    console.log(`Everything in ${name} is done already: ${count(flights.length)} flights are published and counted.`)
+  } else {
+    console.log(describeStart(name, flights.length - left.length, handledIn(before)))
+    work = await new Work({ flights, left, before }, options).run(topic)
+  }
+  return {
+    backend: client.manifest.backend,
+    ...compare(await newestSnapshots(results), flights),
+    ...(work === undefined ? {} : { work }),
+  }
+}
+
+/** That something stays behind is said, and does not hide how the job went. */
+async function tidy(client: Client, stream: string): Promise<void> {
+  try {
+    await deleteAll(client, stream)
+  } catch (error) {
+    console.error(`stream ${stream} could not be deleted:`, error)
+  }
 }
 
 function handledIn(snapshots: ReadonlyMap<number, Snapshot>): number {
   return [...snapshots.values()].reduce((sum, { upTo }) => sum + Number(upTo) + 1, 0)
 }
 
-function compare(snapshots: ReadonlyMap<number, Snapshot>, flights: readonly Flight[]): boolean {
+function compare(
+  snapshots: ReadonlyMap<number, Snapshot>,
+  flights: readonly Flight[],
+): Pick<JobResult, "table" | "differences" | "airports"> {
   const counted = new DelayTable()
   for (const { table } of snapshots.values()) counted.addAll(table)
   const expected = new DelayTable()
   for (const { origin, delay } of flights) expected.add(origin, delay)
-  console.log(`\n${resultTable(counted, 10).join("\n")}\n`)
-  const differences = counted.differences(expected)
-  const airports = expected.entries().length
-  if (differences.length === 0) {
-    console.log(`All figures of all ${airports} airports are equal to those computed straight from the file.`)
-    return true
+  return {
+    table: resultTable(counted, 10),
+    differences: counted.differences(expected),
+    airports: expected.entries().length,
   }
-  for (const line of differences.slice(0, 20)) console.error(line)
-  console.error(`${differences.length} figures of ${airports} airports differ from those of the file.`)
-  return false
 }
 
-function describeStart(directory: string, published: number, handled: number): string {
-  if (published === 0) return `The log is in ${directory}.`
-  return `Going on in ${directory}, where ${count(published)} flights are published and ${count(handled)} are counted.`
+function describeStart(name: string, published: number, handled: number): string {
+  if (published === 0) return `The log is in ${name}.`
+  return `Going on in ${name}, where ${count(published)} flights are published and ${count(handled)} are counted.`
 }

@@ -1,4 +1,5 @@
 import type { DelayTable } from "./delays.ts"
+import { textTable } from "./text-table.ts"
 
 const columns = ["airport", "flights", "late", "mean delay", "least", "greatest"] as const
 
@@ -14,10 +15,5 @@ export function resultTable(table: DelayTable, limit: number): string[] {
       `${least} min`,
       `${greatest} min`,
     ])
-  const widths = columns.map((column, index) => Math.max(column.length, ...rows.map((row) => row[index]?.length ?? 0)))
-  const line = (cells: readonly string[]): string =>
-    cells
-      .map((cell, index) => (index === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[index] ?? 0)))
-      .join("  ")
-  return [line(columns), widths.map((size) => "-".repeat(size)).join("  "), ...rows.map(line)]
+  return textTable(columns, rows)
 }

@@ -1,5 +1,15 @@
 import type { WorkerProcess } from "./worker-process.ts"
 
+/** How a takeover went, in ms from the kill; `undefined` for what never came. */
+export interface TakeoverTimes {
+  /** Those of the killed worker. */
+  readonly partitions: readonly number[]
+  /** Until another worker had them all. */
+  readonly assignedMs: number | undefined
+  /** Until the first flight of one of them was delivered. */
+  readonly deliveredMs: number | undefined
+}
+
 /** Watches how long it takes until every partition of a killed worker delivers to another one again. */
 export class Takeover {
   readonly #orphaned: Set<number>
@@ -33,9 +43,7 @@ export class Takeover {
   }
 
   /** How long it took from the kill to the assignment, and to the first flight. */
-  describe(): string {
-    const at = (ms: number | undefined): string => (ms === undefined ? "never" : `after ${Math.round(ms)} ms`)
-    const list = this.partitions.join(", ")
-    return `The other worker had partitions ${list} of the killed one ${at(this.#assignedMs)}, and their first flight ${at(this.#deliveredMs)}.`
+  get times(): TakeoverTimes {
+    return { partitions: this.partitions, assignedMs: this.#assignedMs, deliveredMs: this.#deliveredMs }
   }
 }

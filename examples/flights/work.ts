@@ -3,6 +3,7 @@ import { setTimeout as wait } from "node:timers/promises"
 import type { Topic } from "millrace"
 import { Deliveries } from "./deliveries.ts"
 import type { Flight } from "./flights.ts"
+import type { JobOptions, JobResult } from "./job.ts"
 import type { Bar } from "./progress.ts"
 import { count, Progress } from "./progress.ts"
 import { publishFlights } from "./publish.ts"
@@ -19,16 +20,9 @@ export interface Stand {
   readonly before: ReadonlyMap<number, Snapshot>
 }
 
-/** What the work showed beside its result. */
-export interface Outcome {
-  /** How many flights were delivered more than once. */
-  readonly repeated: number
-  /** How the killed worker's partitions were taken over, in words; absent when it never came to the kill. */
-  readonly takeover: string | undefined
-}
-
 /** One run of the workers. */
 export class Work {
+  readonly #options: JobOptions
   readonly #flights: readonly Flight[]
   readonly #left: readonly Flight[]
   /** The offset up to which each partition is counted in a stored snapshot. */
@@ -43,31 +37,41 @@ export class Work {
   #takeover: Takeover | undefined
   #stopping = false
 
-  /** Starts two workers on the log behind the connection string. */
-  constructor(url: string, { flights, left, before }: Stand) {
+  /** Starts two workers. */
+  constructor({ flights, left, before }: Stand, options: JobOptions) {
+    this.#options = options
     this.#flights = flights
     this.#left = left
     this.#stored = new Map([...before].map(([partition, { upTo }]) => [partition, upTo]))
     for (const [partition, upTo] of this.#stored) this.#deliveries.startAt(partition, upTo + 1n)
     this.#published = flights.length - left.length
     this.#killAt = (this.#counted + flights.length) / 2
+    const { place, sessionTimeoutMs } = options
+    const task = { url: place.url, stream: place.stream, sessionTimeoutMs }
     this.#workers = [1, 2].map(
-      (number) => new WorkerProcess(number, url, (worker, report) => this.#hear(worker, report)),
+      (number) => new WorkerProcess(number, task, (worker, report) => this.#hear(worker, report)),
     )
     for (const worker of this.#workers) worker.exited.then((code) => this.#bury(worker, code), this.#fail)
   }
 
   /** Publishes what is left, and waits until everything is counted. @throws Error when a worker fails, or the time is over */
-  async run(topic: Topic, options: { readonly perSecond: number; readonly limitMs: number }): Promise<Outcome> {
-    const signal = AbortSignal.any([this.#failed.signal, AbortSignal.timeout(options.limitMs)])
+  async run(topic: Topic): Promise<NonNullable<JobResult["work"]>> {
+    const { perSecond, limitMs, signal: stop } = this.#options
+    const signal = AbortSignal.any([this.#failed.signal, stop, AbortSignal.timeout(limitMs)])
+    let beganAt = 0
+    let publishedAt = 0
+    let countedAt = 0
     try {
       await until(() => this.#workers.every(({ partitions }) => partitions.size > 0), signal)
       this.#progress = new Progress(process.stdout, () => this.#bars())
       const onPublished = (more: number): void => {
         this.#published += more
       }
-      await publishFlights(topic, this.#left, { perSecond: options.perSecond, signal, onPublished })
+      beganAt = performance.now()
+      await publishFlights(topic, this.#left, { perSecond, signal, onPublished })
+      publishedAt = performance.now()
       await until(() => this.#counted === this.#flights.length, signal)
+      countedAt = performance.now()
       this.#stopping = true
       for (const worker of this.#workers) worker.stop()
       await until(() => this.#workers.every((worker) => this.#gone.has(worker)), signal)
@@ -80,7 +84,12 @@ export class Work {
       for (const worker of this.#workers) worker.kill()
       this.#progress?.finish()
     }
-    return { repeated: this.#deliveries.repeated, takeover: this.#takeover?.describe() }
+    return {
+      publishedPerSecond: (this.#left.length / (publishedAt - beganAt)) * 1_000,
+      tookMs: countedAt - beganAt,
+      repeated: this.#deliveries.repeated,
+      ...(this.#takeover === undefined ? {} : { takeover: this.#takeover.times }),
+    }
   }
 
   get #counted(): number {

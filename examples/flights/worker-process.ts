@@ -8,6 +8,13 @@ export type WorkerReport =
   | { readonly kind: "delivered"; readonly partition: number; readonly offset: bigint }
   | { readonly kind: "stored"; readonly partition: number; readonly upTo: bigint }
 
+/** What a worker is started with. */
+export interface WorkerTask {
+  readonly url: string
+  readonly stream: string
+  readonly sessionTimeoutMs: number
+}
+
 /** A worker process, seen from its parent. */
 export class WorkerProcess {
   readonly number: number
@@ -21,10 +28,10 @@ export class WorkerProcess {
   readonly partitions: Set<number> = new Set()
   readonly #child: ChildProcess
 
-  constructor(number: number, url: string, onReport: (worker: WorkerProcess, report: WorkerReport) => void) {
+  constructor(number: number, task: WorkerTask, onReport: (worker: WorkerProcess, report: WorkerReport) => void) {
     this.number = number
     const program = new URL(`./worker${extname(import.meta.url)}`, import.meta.url)
-    this.#child = fork(program, [url], { serialization: "advanced" })
+    this.#child = fork(program, [JSON.stringify(task)], { serialization: "advanced" })
     this.#child.on("message", (message) => {
       const report = message as WorkerReport
       this.#note(report)

@@ -8,8 +8,8 @@ import { connect, NotAssignedError } from "millrace"
 import { decodeFlight } from "./flights.ts"
 import { PartitionWork } from "./partition-work.ts"
 import { newestSnapshots, storeSnapshot } from "./snapshot.ts"
-import { flightsTopic, group, resultsTopic } from "./topics.ts"
-import type { WorkerReport } from "./worker-process.ts"
+import { resultsTopic, workersGroup } from "./topics.ts"
+import type { WorkerReport, WorkerTask } from "./worker-process.ts"
 
 /** A snapshot is stored when so many flights wait for one, and whenever the worker has caught up. */
 const flightsPerSnapshot = 200
@@ -31,11 +31,13 @@ process.on("message", () => stop.abort())
 const orphaned = (): never => process.exit(1)
 process.on("disconnect", orphaned)
 
-await using client = await connect(process.argv[2])
-const results = resultsTopic(client)
-await using consumer = await flightsTopic(client)
-  .consumerGroup(group)
-  .consumer({ commitPolicy: { kind: "disabled" } })
+const { url, stream, sessionTimeoutMs } = JSON.parse(process.argv[2] ?? "") as WorkerTask
+await using client = await connect(url)
+const results = resultsTopic(client, stream)
+await using consumer = await workersGroup(client, stream).consumer({
+  commitPolicy: { kind: "disabled" },
+  sessionTimeoutMs,
+})
 consumer.on({
   assigned: (partitions) => {
     forget(partitions)

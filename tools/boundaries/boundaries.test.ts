@@ -66,7 +66,7 @@ const forbidden: readonly (readonly [name: string, path: string, text: string, m
     "examples use millrace alone",
     "examples/flights/main.ts",
     `import { c } from "@millrace/core"`,
-    /may import millrace/,
+    /may import @millrace\/servers, millrace/,
   ],
   ["import types count", core, `export type D = import("@millrace/embedded").D`, /behind a wall/],
   ["dynamic imports count", core, `\n\nvoid import("@millrace/embedded")`, /3: .*behind a wall/],

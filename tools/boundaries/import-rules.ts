@@ -63,7 +63,7 @@ function checkNamed(
     return specifier.startsWith("node:") ? undefined : `"${specifier}" is a module of Node: write "node:${specifier}"`
   }
   const name = packageName(specifier)
-  if (isOurs(name)) return checkOurs(specifier, name, { room, typeOnly, dynamic })
+  if (isOurs(name)) return checkOurs(specifier, name, { room, typeOnly, dynamic, test: isTest(path) })
   if (declared.room.includes(name)) return undefined
   const mayUseRoot = isTest(path) || !/^(packages|drivers|apps)\//.test(path)
   if (mayUseRoot && declared.root.includes(name)) return undefined
@@ -73,11 +73,13 @@ function checkNamed(
 function checkOurs(
   specifier: string,
   name: string,
-  { room, typeOnly, dynamic }: { readonly room: Room; readonly typeOnly: boolean; readonly dynamic: boolean },
+  place: { readonly room: Room; readonly typeOnly: boolean; readonly dynamic: boolean; readonly test: boolean },
 ): string | undefined {
+  const { room, typeOnly, dynamic, test } = place
   if (specifier !== name) return `"${specifier}" goes past the exports: import "${name}"`
   if (name === room.name) return `"${name}" is this room itself: import the file by its relative path`
   if (room.imports.includes(name)) return undefined
+  if (test && room.importsInTests?.includes(name)) return undefined
   if (room.importsLazily?.includes(name)) {
     return dynamic || typeOnly
       ? undefined

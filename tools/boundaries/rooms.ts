@@ -10,12 +10,16 @@ export interface Room {
   readonly imports: readonly string[]
   /** Names of ours that it may import dynamically only, so that a bundle holds what is used. */
   readonly importsLazily?: readonly string[]
+  /** Names of ours that its tests may import besides. */
+  readonly importsInTests?: readonly string[]
   /** Whether global time and chance are refused here. */
   readonly pure: boolean
 }
 
 const ground = ["@millrace/contract", "@millrace/runtime"]
-const drivers = ["@millrace/embedded"]
+const brokers = ["@millrace/iggy", "@millrace/kafka", "@millrace/nats"]
+const drivers = ["@millrace/embedded", ...brokers]
+const servers = "@millrace/servers"
 
 /** Every room. One that is missing here fails the check. */
 const rooms: readonly Room[] = [
@@ -26,19 +30,29 @@ const rooms: readonly Room[] = [
     folder: "packages/millrace",
     name: "millrace",
     imports: [...ground, "@millrace/core", "@millrace/embedded"],
+    importsLazily: brokers,
     pure: true,
   },
   { folder: "drivers/embedded", name: "@millrace/embedded", imports: ground, pure: true },
+  { folder: "drivers/iggy", name: "@millrace/iggy", imports: ground, importsInTests: [servers], pure: true },
+  { folder: "drivers/kafka", name: "@millrace/kafka", imports: ground, importsInTests: [servers], pure: true },
+  { folder: "drivers/nats", name: "@millrace/nats", imports: ground, importsInTests: [servers], pure: true },
   {
     folder: "checks/conformance",
     name: "@millrace/conformance",
-    imports: [...ground, "@millrace/core", ...drivers, "millrace"],
+    imports: [...ground, "@millrace/core", ...drivers, servers, "millrace"],
     pure: false,
   },
-  { folder: "checks/bench", name: "@millrace/bench", imports: [...ground, ...drivers, "millrace"], pure: false },
+  {
+    folder: "checks/bench",
+    name: "@millrace/bench",
+    imports: [...ground, ...drivers, servers, "millrace"],
+    pure: false,
+  },
   { folder: "checks/docs", imports: [], pure: false },
-  { folder: "examples", imports: ["millrace"], pure: false },
-  { folder: "tools", imports: [], pure: false },
+  { folder: "examples", imports: [servers, "millrace"], pure: false },
+  { folder: "tools/servers", name: servers, imports: [], pure: false },
+  { folder: "tools", imports: [servers], pure: false },
 ]
 
 /** The room that a file lies in. */
@@ -53,5 +67,5 @@ export function isOurs(name: string): boolean {
 
 /** Tests, their support and trials: not published, and free to use real time. */
 export function isTest(path: string): boolean {
-  return /\.test\.[jt]s$|\.test-support\.ts$|\/trials\//.test(path)
+  return /\.test\.[jt]s$|\.test-support\.ts$|\.child\.ts$|\/trials\//.test(path)
 }

@@ -2,6 +2,7 @@
 import { parseArgs } from "node:util"
 
 export interface Command {
+  readonly suite: string
   /** Ids to run, in the suite's order; all when absent. */
   readonly only: readonly string[] | undefined
   /** The file that gets the JSON array. */
@@ -10,25 +11,28 @@ export interface Command {
   readonly quick: boolean
 }
 
-const usage: string = "usage: npm run bench -- embedded [--only id[,id]] [--json FILE] [--quick]"
+const usage: string = "usage: npm run bench -- embedded|kafka|nats|iggy [--only id[,id]] [--json FILE] [--quick]"
 
 /**
- * @param known the ids of the suite.
+ * @param suites the ids of each suite.
  * @throws Error that names the argument and what is allowed.
  */
-export function parseCommand(args: readonly string[], known: readonly string[]): Command {
+export function parseCommand(args: readonly string[], suites: Readonly<Record<string, readonly string[]>>): Command {
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
     options: { only: { type: "string" }, json: { type: "string" }, quick: { type: "boolean", default: false } },
   })
-  if (positionals.length !== 1 || positionals[0] !== "embedded") {
-    throw new Error(`suite ${JSON.stringify(positionals.join(" "))} is unknown: the suites are "embedded"\n${usage}`)
+  const suite = positionals.join(" ")
+  const known = Object.hasOwn(suites, suite) ? suites[suite] : undefined
+  if (known === undefined) {
+    const names = Object.keys(suites).map((name) => JSON.stringify(name))
+    throw new Error(`suite ${JSON.stringify(suite)} is unknown: the suites are ${names.join(", ")}\n${usage}`)
   }
   const only = values.only?.split(",").map((id) => id.trim())
   for (const id of only ?? []) {
     if (!known.includes(id))
       throw new Error(`benchmark ${JSON.stringify(id)} is unknown: the ids are ${known.join(", ")}`)
   }
-  return { only, json: values.json, quick: values.quick }
+  return { suite, only, json: values.json, quick: values.quick }
 }

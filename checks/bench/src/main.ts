@@ -1,12 +1,12 @@
-/** `npm run bench -- embedded [--only id[,id]] [--json FILE] [--quick]` */
+/** `npm run bench -- embedded|kafka|nats|iggy [--only id[,id]] [--json FILE] [--quick]` */
 import { writeFileSync } from "node:fs"
 import { availableParallelism, cpus, loadavg } from "node:os"
 import { fileURLToPath } from "node:url"
 import { type Command, parseCommand } from "./command-line.ts"
-import { embeddedSuite } from "./embedded/suite.ts"
 import { formatReport } from "./report.ts"
 import type { Row } from "./row.ts"
 import { openScratch } from "./scratch.ts"
+import { type Suite, suites } from "./suites.ts"
 
 /** Fresh directories are made here: in the repository, since the system's directory for temporary files often lies in memory. */
 const parent = fileURLToPath(new URL("../../../.data/", import.meta.url))
@@ -16,7 +16,7 @@ const signals = ["SIGINT", "SIGTERM"] as const
 try {
   const command = parseCommand(
     process.argv.slice(2),
-    embeddedSuite.map((benchmark) => benchmark.id),
+    Object.fromEntries(Object.entries(suites).map(([name, { ids }]) => [name, ids])),
   )
   await runSuite(command)
 } catch (error) {
@@ -25,8 +25,9 @@ try {
 }
 
 async function runSuite(command: Command): Promise<void> {
-  const chosen = embeddedSuite.filter((benchmark) => command.only?.includes(benchmark.id) ?? true)
   const scratch = openScratch(parent)
+  const suite = await (suites[command.suite] as Suite).open()
+  const chosen = suite.benchmarks.filter((benchmark) => command.only?.includes(benchmark.id) ?? true)
   const interrupted = (): void => {
     scratch.remove()
     process.exit(130)
@@ -34,13 +35,14 @@ async function runSuite(command: Command): Promise<void> {
   for (const signal of signals) process.once(signal, interrupted)
   const rows: Row[] = []
   try {
-    console.log(machine(scratch.root, command.quick))
+    console.log(machine(`${scratch.root}${suite.about}`, command.quick))
     for (const benchmark of chosen) {
       process.stderr.write(`${benchmark.id} …\n`)
       rows.push(await benchmark.run({ scratch, quick: command.quick }))
     }
   } finally {
     for (const signal of signals) process.off(signal, interrupted)
+    await suite.close()
     scratch.remove()
   }
   console.log(formatReport(rows))

@@ -33,7 +33,6 @@ export const embeddedManifest: Manifest = deepFreeze({
     identityScope: "producer",
     idLookup: "window",
     durability: ["synced", "written"],
-    offsetDurability: ["synced", "written"],
   },
   read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
   catalog: {
@@ -45,7 +44,9 @@ export const embeddedManifest: Manifest = deepFreeze({
     addPartitions: { supported: true },
     trim: { supported: true },
   },
+  offsets: { durability: ["synced", "written"], range: "any" },
   groups: { supported: true },
+  staticMembers: { supported: true },
   queues,
   transactions,
   state,

@@ -31,8 +31,6 @@ export interface Manifest {
     readonly idLookup: "window" | "resend" | "none"
     /** Durabilities that a topic can be created with; the first is the default. */
     readonly durability: readonly Durability[]
-    /** The same for the offsets that are stored for a topic. */
-    readonly offsetDurability: readonly Durability[]
   }
   readonly read: {
     /** Offsets of a partition can have holes. */
@@ -57,7 +55,15 @@ export interface Manifest {
     readonly addPartitions: Capability
     readonly trim: Capability
   }
+  readonly offsets: {
+    /** Durabilities of a topic's stored offsets; the first is the default. */
+    readonly durability: readonly Durability[]
+    /** Whether any offset can be stored, or only one within what the partition holds: from 1 to the end. 0 then forgets. */
+    readonly range: "any" | "held"
+  }
   readonly groups: Capability
+  /** Whether a member that comes back under a stable name takes its place. */
+  readonly staticMembers: Capability
   readonly queues: Capability
   readonly transactions: Capability
   readonly state: Capability

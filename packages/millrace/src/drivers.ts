@@ -19,15 +19,17 @@ export interface DriverEntry {
 const driverEntries: Readonly<Record<string, DriverEntry>> = {
   file: { target: "directory", load: () => Promise.resolve(embeddedDriver) },
   memory: { target: "nothing", load: () => Promise.resolve(embeddedDriver) },
+  iggy: { target: "servers", load: () => installed("iggy", async () => (await import("@millrace/iggy")).iggyDriver) },
+  kafka: {
+    target: "servers",
+    load: () => installed("kafka", async () => (await import("@millrace/kafka")).kafkaDriver),
+  },
+  nats: { target: "servers", load: () => installed("nats", async () => (await import("@millrace/nats")).natsDriver) },
 }
-
-/** Schemes that are kept for drivers which this release does not have. */
-const reserved: readonly string[] = ["kafka", "nats", "iggy"]
 
 /**
  * The driver for a connection string.
- * @throws InvalidError for an unknown scheme (the message lists the known ones) or a target that does not fit the scheme,
- *   UnsupportedError for the scheme of a broker that has no driver here.
+ * @throws InvalidError for an unknown scheme (the message lists the known ones) or a target that does not fit the scheme
  */
 export function findDriver(
   connection: ConnectionString,
@@ -37,14 +39,7 @@ export function findDriver(
   const schemes = Object.keys(entries).map((name) => `${name}:`)
   const entry = Object.hasOwn(entries, scheme) ? entries[scheme] : undefined
   if (entry === undefined) {
-    const context = { context: { scheme } }
-    if (reserved.includes(scheme)) {
-      throw new UnsupportedError(
-        `this release has no driver for ${scheme}: it connects to ${schemes.join(" and ")} only. Start on file:./data: the program stays the same`,
-        context,
-      )
-    }
-    throw new InvalidError(`unknown scheme "${scheme}": known are ${schemes.join(", ")}`, context)
+    throw new InvalidError(`unknown scheme "${scheme}": known are ${schemes.join(", ")}`, { context: { scheme } })
   }
   checkTarget(connection, entry.target)
   return entry
@@ -59,6 +54,21 @@ export function targetOf(connection: ConnectionString, driver: Driver): ConnectT
     options: readConnectionOptions(connection.options, connection.scheme, driver.options),
     ...(connection.username === undefined ? {} : { username: connection.username }),
     ...(connection.password === undefined ? {} : { password: connection.password }),
+  }
+}
+
+/** @throws UnsupportedError when the package of the driver is not installed beside `millrace` */
+async function installed(scheme: string, load: () => Promise<Driver>): Promise<Driver> {
+  const name = `@millrace/${scheme}`
+  try {
+    return await load()
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException
+    if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(name)) throw cause
+    throw new UnsupportedError(`${scheme}: connection strings need the package ${name}: npm install ${name}`, {
+      context: { scheme },
+      cause,
+    })
   }
 }
 

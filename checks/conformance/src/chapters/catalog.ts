@@ -50,7 +50,7 @@ export function catalogChapter(rig: Rig): void {
         () => catalog.purgeTopic(absent),
         () => catalog.deleteTopic(absent),
         () => catalog.addPartitions(absent, 1),
-        () => catalog.trim({ ...absent, partition: 0 }, 1n),
+        ...(rig.manifest.catalog.trim.supported ? [() => catalog.trim({ ...absent, partition: 0 }, 1n)] : []),
       ]) {
         const error = await refused(call, {
           kind: "not-found",
@@ -63,9 +63,9 @@ export function catalogChapter(rig: Rig): void {
     })
 
     test("a topic is described as it was made", async () => {
-      const { append } = rig.manifest
+      const { append, offsets } = rig.manifest
       const [durability = "synced"] = append.durability.slice(-1)
-      const [offsetDurability = "synced"] = append.offsetDurability.slice(-1)
+      const [offsetDurability = "synced"] = offsets.durability.slice(-1)
       const windowMs = append.idLookup === "none" ? 0 : 90_000
       const made = await rig.topic({
         partitions: 3,
@@ -86,7 +86,11 @@ export function catalogChapter(rig: Rig): void {
       assert.equal(described.offsetDurability, offsetDurability)
       assert.equal(described.deduplicationWindowMs, windowMs)
       if (rig.manifest.catalog.expiry.supported) assert.equal(described.expireAfterMs, 3_600_000)
-      if (rig.manifest.catalog.sizeRetention.supported) assert.equal(described.maxBytes, 10_000_000n)
+      if (rig.manifest.catalog.sizeRetention.supported) {
+        // Where the limit is kept for each partition it is rounded up to a whole number of bytes for each.
+        const { maxBytes = 0n } = described
+        assert.ok(maxBytes >= 10_000_000n && maxBytes < 10_000_003n, `${maxBytes} bytes`)
+      }
       assert.notEqual(described.lineage, "")
       if (described.createdMicros === undefined) return
       const age = rig.now() - described.createdMicros

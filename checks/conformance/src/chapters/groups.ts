@@ -4,6 +4,7 @@ import { describe, test } from "node:test"
 import type { Position, Session, TopicDescription } from "@millrace/contract"
 import { until } from "../rig/deadline.ts"
 import { Member } from "../rig/member.ts"
+import { numbered } from "../rig/records.ts"
 import { checkedRefusal, refused } from "../rig/refusal.ts"
 import { at, type Rig } from "../rig/rig.ts"
 
@@ -80,9 +81,9 @@ export function groupsChapter(rig: Rig): void {
 
     test("a partition goes to the next member only when its owner has released it", async () => {
       const { topic, group } = await ready(rig, 1)
-      const first = await Member.join(rig.session, group, [topic], { memberId: "a", releases: "by hand" })
+      const first = await Member.join(rig.session, group, [topic], { releases: "by hand" })
       await first.holds([0])
-      const second = await Member.join(rig.session, group, [topic], { memberId: "b", releases: "by hand" })
+      const second = await Member.join(rig.session, group, [topic], { releases: "by hand" })
       const keeper = first
       const [loser, gainer] = [keeper, second]
       // One partition, two members: whoever has it keeps it. Its leaving hands it over.
@@ -96,6 +97,8 @@ export function groupsChapter(rig: Rig): void {
       const { topic, group } = await ready(rig, 2)
       const first = await Member.join(rig.session, group, [topic], { releases: "by hand" })
       await first.holds([0, 1])
+      // A partition of which something was handled is one that is worked on: it is not taken away without notice.
+      for (const partition of [0, 1]) assert.equal(await first.commit(group, topic, partition, 2n), undefined)
       const second = await Member.join(rig.session, group, [topic])
       const [moving] = await until("a revocation", () =>
         first.asked.size > 0 ? ([[...first.asked.values()][0]] as const) : undefined,
@@ -121,6 +124,7 @@ export function groupsChapter(rig: Rig): void {
       const { topic, group } = await ready(rig, 2)
       const slow = await Member.join(rig.session, group, [topic], { releases: "by hand", rebalanceTimeoutMs: 400 })
       await slow.holds([0, 1])
+      for (const partition of [0, 1]) assert.equal(await slow.commit(group, topic, partition, 2n), undefined)
       const next = await Member.join(rig.session, group, [topic], { rebalanceTimeoutMs: 400 })
       const moving = await until("a revocation", () => [...slow.asked.values()][0])
       await next.holds([moving.partition])
@@ -167,7 +171,9 @@ export function groupsChapter(rig: Rig): void {
       await first.leave()
     })
 
-    test("a member that comes back under its name takes its place, and the older one is told", async () => {
+    test("a member that comes back under its name takes its place, and the older one is told", async (t) => {
+      const capability = rig.manifest.staticMembers
+      if (!capability.supported) return t.skip(capability.reason)
       const { topic, group } = await ready(rig, 3)
       const first = await Member.join(rig.session, group, [topic], { memberId: "static-1" })
       const other = await Member.join(rig.session, group, [topic], { memberId: "static-2" })
@@ -312,6 +318,8 @@ export function groupsChapter(rig: Rig): void {
 
 async function ready(rig: Rig, partitions = 1): Promise<{ topic: TopicDescription; group: string }> {
   const topic = await rig.topic({ partitions })
+  // Offsets are stored under claims: some backends take only those of records that they hold.
+  for (let partition = 0; partition < partitions; partition++) await rig.append(topic, partition, numbered("r", 0, 50))
   const group = rig.name("group")
   await rig.session.groups.create(group, topic)
   return { topic, group }

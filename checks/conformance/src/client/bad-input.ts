@@ -7,6 +7,8 @@ import { freePort } from "../rig/free-port.ts"
 import { type Refusal, refused } from "../rig/refusal.ts"
 
 interface BadCall {
+  /** What the backend must have for it. */
+  readonly needs?: (manifest: Client["manifest"]) => Client["manifest"]["catalog"]["trim"]
   readonly name: string
   readonly call: (topic: Topic) => unknown
   readonly refusal: Refusal
@@ -219,7 +221,9 @@ export function badInputChapter(rig: ClientRig): void {
       assert.equal((await topic.watermarks())[0]?.end, 0n)
     })
 
-    test("headers of exactly the limit are taken, one byte more is refused", async () => {
+    test("headers of exactly the limit are taken, one byte more is refused", async (t) => {
+      const { headersBytes, headerValueBytes } = limit()
+      if (headerValueBytes < headersBytes) return t.skip("one header cannot fill the block on this backend")
       const topic = await rig.topic()
       const send = (length: number): Promise<unknown> =>
         topic.producer().send(encode("p"), { headers: [["h", HeaderValue.raw(new Uint8Array(length))]] })
@@ -366,12 +370,24 @@ export function badInputChapter(rig: ClientRig): void {
         call: (topic) => topic.consumer("c", 0).nextWithin(-1),
         refusal: invalid("-1"),
       },
-      { name: "a negative trim", call: (topic) => topic.trim(0, -1n), refusal: invalid("-1") },
-      { name: "a trim of a partition that there is not", call: (topic) => topic.trim(5, 0n), refusal: invalid("5") },
+      {
+        name: "a negative trim",
+        needs: ({ catalog }) => catalog.trim,
+        call: (topic) => topic.trim(0, -1n),
+        refusal: invalid("-1"),
+      },
+      {
+        name: "a trim of a partition that there is not",
+        needs: ({ catalog }) => catalog.trim,
+        call: (topic) => topic.trim(5, 0n),
+        refusal: invalid("5"),
+      },
       { name: "no partitions more", call: (topic) => topic.addPartitions(0), refusal: invalid("0") },
     ]
-    for (const { name, call, refusal } of calls) {
-      test(`${name} is refused`, async () => {
+    for (const { name, needs, call, refusal } of calls) {
+      test(`${name} is refused`, async (t) => {
+        const capability = needs?.(rig.client.manifest)
+        if (capability?.supported === false) return t.skip(capability.reason)
         const topic = await rig.topic()
         await refused(() => call(topic), refusal)
         await fill(topic, ["after"])

@@ -61,7 +61,8 @@ export function fieldFidelityChapter(rig: ClientRig): void {
       ["wu", 10, 0],
       ["fd7af248-ce5c-46a5-93d7-1c0c9005b99d", 32, 26],
     ] as const) {
-      test(`A-21: key ${key} of ${partitions} partitions goes where Kafka's own client sends it`, async () => {
+      test(`A-21: key ${key} of ${partitions} partitions goes where Kafka's own client sends it`, async (t) => {
+        if (rig.under.ownKeyHash !== undefined) return t.skip(rig.under.ownKeyHash)
         const topic = await rig.topic(partitions)
         const producer = topic.producer()
         for (const form of [key, encode(key)]) {
@@ -78,10 +79,13 @@ export function fieldFidelityChapter(rig: ClientRig): void {
       const topic = await rig.topic()
       const id = 2n ** 127n + 1n
       const headers = [["n", HeaderValue.uint64(2n ** 64n - 1n)] as const]
-      await topic.producer().send(encode("p"), { id, headers, timestampMicros: 2n ** 53n + 1n })
+      // Where the sender's time is the only one, backends refuse what lies far ahead.
+      const far = rig.client.manifest.read.originTimestamp !== "only"
+      const timestampMicros = far ? 2n ** 53n + 1n : 1_700_000_000_001_000n
+      await topic.producer().send(encode("p"), { id, headers, timestampMicros })
       const [message] = await read(topic, 1)
       const json = JSON.stringify(message)
-      for (const digits of [String(2n ** 64n - 1n), String(2n ** 53n + 1n), String(message?.timestampMicros)]) {
+      for (const digits of [String(2n ** 64n - 1n), String(timestampMicros), String(message?.timestampMicros)]) {
         assert.ok(json.includes(digits), `${digits} is not in ${json}`)
       }
     })

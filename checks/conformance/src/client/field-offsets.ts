@@ -82,7 +82,9 @@ export function fieldOffsetsChapter(rig: ClientRig): void {
       await again.shutdown()
     })
 
-    test("A-13: a stored position behind retention goes on at the first record, and tells how many were skipped", async () => {
+    test("A-13: a stored position behind retention goes on at the first record, and tells how many were skipped", async (t) => {
+      const { trim } = rig.client.manifest.catalog
+      if (!trim.supported) return t.skip(trim.reason)
       const topic = await trimmed(rig)
       const consumer = topic.consumer("reader", 0, { onOutOfRange: "first" })
       const skipped: Skip[] = []
@@ -96,7 +98,9 @@ export function fieldOffsetsChapter(rig: ClientRig): void {
       await consumer.shutdown()
     })
 
-    test("A-13: it goes on at the end where the consumer asks for it", async () => {
+    test("A-13: it goes on at the end where the consumer asks for it", async (t) => {
+      const { trim } = rig.client.manifest.catalog
+      if (!trim.supported) return t.skip(trim.reason)
       const topic = await trimmed(rig)
       const consumer = topic.consumer("reader", 0, { onOutOfRange: "next" })
       await nothingComes(consumer)
@@ -105,7 +109,9 @@ export function fieldOffsetsChapter(rig: ClientRig): void {
       await consumer.shutdown()
     })
 
-    test("A-13: it fails and names both offsets where the consumer asks for that", async () => {
+    test("A-13: it fails and names both offsets where the consumer asks for that", async (t) => {
+      const { trim } = rig.client.manifest.catalog
+      if (!trim.supported) return t.skip(trim.reason)
       const topic = await trimmed(rig)
       const consumer = topic.consumer("reader", 0, { onOutOfRange: "fail" })
       const error = await refused(() => consumer.nextWithin(5_000), {
@@ -189,7 +195,7 @@ export function fieldOffsetsChapter(rig: ClientRig): void {
       const group = topic.consumerGroup("movers")
       const settings = { commitPolicy: { kind: "disabled" }, batchLength: 100 } as const
       const first = await group.consumer(settings)
-      const held = await take(first, 40)
+      const held = await take(first, 20)
       const moved: number[] = []
       first.on({
         revoked: (places) => void moved.push(...places.map((place) => place.partition)),
@@ -238,8 +244,10 @@ export function fieldOffsetsChapter(rig: ClientRig): void {
       await topic.purge()
       await fill(topic, numbered("new", 0, 6))
       assert.deepEqual(await takeTexts(consumer, 6), numbered("new", 0, 6))
-      await until("the change to be reported", () => (changes > 0 ? true : undefined))
-      assert.equal(changes, 1)
+      if (rig.client.manifest.catalog.purge === "restarts") {
+        await until("the change to be reported", () => (changes > 0 ? true : undefined))
+        assert.equal(changes, 1)
+      } else assert.equal(changes, 0, "a purge that trims is no other history")
       await consumer.shutdown()
       const again = await topic.consumerGroup("readers").consumer()
       await nothingComes(again)

@@ -126,7 +126,7 @@ export function producingChapter(rig: ClientRig): void {
         payload: encode("p"),
         key: "k",
         id,
-        timestampMicros: 1_700_000_000_000_001n,
+        timestampMicros: 1_700_000_000_001_000n,
         headers: [
           ["n", HeaderValue.int32(7)],
           ["n", "eight"],
@@ -138,7 +138,7 @@ export function producingChapter(rig: ClientRig): void {
       const [first, second] = await everything(topic, 0)
       assert.equal(first?.id, id)
       assert.equal(text(first?.key), "k")
-      assert.equal(first?.originTimestampMicros, 1_700_000_000_000_001n)
+      assert.equal(first?.originTimestampMicros, 1_700_000_000_001_000n)
       assert.deepEqual(
         [...(first?.headers ?? [])].map(([name, value]) => [name, value.kind, value.value]),
         [
@@ -216,7 +216,8 @@ export function producingChapter(rig: ClientRig): void {
       assert.deepEqual((await topic.publishBatch().send()).confirmations, [])
     })
 
-    test("records that carry their ids and were stored already are left out of a resend", async () => {
+    test("records that carry their ids and were stored already are left out of a resend", async (t) => {
+      if (rig.client.manifest.append.idLookup === "none") return t.skip("this backend looks up no ids")
       const topic = await rig.topic()
       const producer = topic.producer()
       await producer.sendBatch(numbered("r", 0, 3).map(encode), { partition: 0 })

@@ -18,6 +18,8 @@ export interface BackendUnderTest {
   url(): string | Promise<string>
   /** Why two clients of one URL see different data; absent where they share it. */
   readonly isolated?: string
+  /** Why keys go to other partitions than with Kafka's own client; absent where they go to the same. */
+  readonly ownKeyHash?: string
   /** Removes what `url` made. Called once, after every client is closed. */
   cleanup(): Promise<void>
 }

@@ -73,12 +73,12 @@ export class Rig {
 
   /** The settings of a topic, with the defaults that the core uses. */
   spec(settings: Partial<TopicSpec> = {}): TopicSpec {
-    const { durability, offsetDurability, idLookup } = this.manifest.append
+    const { append, offsets } = this.manifest
     return {
       partitions: 1,
-      durability: durability[0] ?? "synced",
-      offsetDurability: offsetDurability[0] ?? "synced",
-      deduplicationWindowMs: idLookup === "none" ? 0 : 120_000,
+      durability: append.durability[0] ?? "synced",
+      offsetDurability: offsets.durability[0] ?? "synced",
+      deduplicationWindowMs: append.idLookup === "none" ? 0 : 120_000,
       deduplicateIds: false,
       ...settings,
     }
@@ -114,7 +114,7 @@ export class Rig {
     return writer.seal(stamp)
   }
 
-  /** Builds a batch, appends it, and gives its buffer back. */
+  /** Builds a batch, or as many as the writer wants, appends them in order, and gives their buffers back. The answer is the first one's. */
   async append(
     topic: TopicDescription,
     partition: number,
@@ -122,12 +122,21 @@ export class Rig {
     options: AppendOptions & { readonly session?: Session } = {},
   ): Promise<AppendResult> {
     const session = options.session ?? this.session
-    const batch = this.batch(topic, partition, drafts, { session })
-    try {
-      return await session.log.append(batch, options)
-    } finally {
-      batch.release()
+    const { batchRecords, batchBytes } = this.manifest.limits
+    let first: AppendResult | undefined
+    for (let next = 0; next < drafts.length; ) {
+      const writer = session.log.writer(topic, partition, { records: batchRecords, bytes: batchBytes })
+      while (next < drafts.length && writer.tryAppend(wire(drafts[next] as Draft))) next++
+      const batch = writer.seal({ id: this.batchId(), timestampMicros: this.now(), resend: false })
+      try {
+        const answer = await session.log.append(batch, options)
+        first ??= answer
+      } finally {
+        batch.release()
+      }
     }
+    if (first === undefined) throw new Error("there is nothing to append")
+    return first
   }
 
   batchId(): bigint {

@@ -86,10 +86,10 @@ export class Tail {
       const more = await this.next(limits)
       seen.push(...more)
       empty = more.length === 0 ? empty + 1 : 0
-      const failure = this.errors[0]
-      if (failure !== undefined && more.length === 0) throw failure.error
-      if (empty >= emptyPolls)
-        throw new Error(`${seen.length} of ${count} records came, then nothing in ${empty} polls`)
+      if (empty < emptyPolls) continue
+      throw (
+        this.errors[0]?.error ?? new Error(`${seen.length} of ${count} records came, then nothing in ${empty} polls`)
+      )
     }
     return seen
   }

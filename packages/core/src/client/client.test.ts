@@ -52,7 +52,8 @@ test("many ensures at once make one topic; a race that is lost is a success", as
 })
 
 test("where no ids are looked up, topics are made without, and asking for it is refused by name", async () => {
-  const { client } = open({}, fakeManifest({ idLookup: "none", offsetDurability: ["written"] }))
+  const manifest = fakeManifest({ idLookup: "none" })
+  const { client } = open({}, { ...manifest, offsets: { ...manifest.offsets, durability: ["written"] } })
   const topic = client.stream("s").topic("t")
   for (const options of [{ deduplicateIds: true }, { deduplicationWindowMs: 5 }]) {
     await assert.rejects(topic.ensure(1, options), (error) => {

@@ -4,6 +4,7 @@ import type { GroupConsumerOptions } from "../consumer/consumer-options.ts"
 import { openGroupConsumer } from "../consumer/group-consumer.ts"
 import type { LiveContext } from "./live-context.ts"
 import { checkName } from "./names.ts"
+import { shown } from "./options.ts"
 import { need } from "./topic-options.ts"
 
 /** A consumer group as it is. */
@@ -54,7 +55,7 @@ export class ConsumerGroup {
   get #groups(): LiveContext["session"]["groups"] {
     this.#context.assertOpen()
     const { manifest, session } = this.#context
-    need("consumer groups", manifest, manifest.groups)
+    need(manifest, manifest.groups, { owner: `group ${shown(this.name)}`, what: "consumer groups" })
     return session.groups
   }
 }

@@ -79,7 +79,7 @@ export function topicSpec(
 ): TopicSpec {
   const { options, partitions } = request
   const read = new OptionReader<TopicOptions>(owner, options, topicKeys)
-  const { append } = manifest
+  const { append, offsets } = manifest
   const native = options?.native
   if (native !== undefined && (typeof native !== "object" || native === null)) {
     throw new InvalidError(`${owner}: option "native" is ${shown(native)}; it must be an object`)
@@ -88,7 +88,7 @@ export function topicSpec(
     partitions: checkPartitionCount(owner, partitions, manifest),
     ...retention(owner, read, manifest),
     durability: durability(owner, options?.durability, { known: append.durability, manifest }),
-    offsetDurability: durability(owner, options?.offsetDurability, { known: append.offsetDurability, manifest }),
+    offsetDurability: durability(owner, options?.offsetDurability, { known: offsets.durability, manifest }),
     ...deduplication(owner, read, manifest),
     ...(native === undefined ? {} : { native }),
   }
@@ -130,8 +130,8 @@ function retention(
   read.mark("unlimitedTopicSize")
   const expireAfterMs = read.duration("expireAfterMs", { fallback: undefined })
   const maxBytes = read.size("maxTopicBytes")
-  if (expireAfterMs !== undefined) need(`${owner}: topic expiry`, manifest, manifest.catalog.expiry)
-  if (maxBytes !== undefined) need(`${owner}: topic size limits`, manifest, manifest.catalog.sizeRetention)
+  if (expireAfterMs !== undefined) need(manifest, manifest.catalog.expiry, { owner, what: "topic expiry" })
+  if (maxBytes !== undefined) need(manifest, manifest.catalog.sizeRetention, { owner, what: "topic size limits" })
   return {
     ...(expireAfterMs === undefined ? {} : { expireAfterMs }),
     ...(maxBytes === undefined ? {} : { maxBytes }),
@@ -174,6 +174,11 @@ function durability(
 }
 
 /** @throws UnsupportedError that names the backend, the reason and what to use instead */
-export function need(what: string, manifest: Manifest, capability: Capability): void {
-  if (!capability.supported) throw unsupported(manifest.backend, what, capability)
+export function need(
+  manifest: Manifest,
+  capability: Capability,
+  { owner, what }: { readonly owner: string; readonly what: string },
+): void {
+  if (capability.supported) return
+  throw new UnsupportedError(`${owner}: ${unsupported(manifest.backend, what, capability).message}`)
 }

@@ -77,7 +77,7 @@ export class Topic {
   async addPartitions(count: number): Promise<void> {
     this.#context.assertOpen()
     const { manifest, session, topics } = this.#context
-    need(`${this.#text}: adding partitions`, manifest, manifest.catalog.addPartitions)
+    need(manifest, manifest.catalog.addPartitions, { owner: this.#text, what: "way to add partitions" })
     checkPartitionCount(this.#text, count, manifest)
     topics.forget(this.#name)
     const present = (await topics.describe(this.#name)).partitions.length
@@ -99,7 +99,7 @@ export class Topic {
    */
   async trim(partition: number, before: bigint): Promise<void> {
     const { manifest, session } = this.#context
-    need(`${this.#text}: trimming`, manifest, manifest.catalog.trim)
+    need(manifest, manifest.catalog.trim, { owner: this.#text, what: "trimming" })
     if (typeof before !== "bigint" || before < 0n) {
       throw new InvalidError(`${this.#text}: offset ${shown(before)} is not a bigint from 0`)
     }

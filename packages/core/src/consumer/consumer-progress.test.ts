@@ -371,13 +371,27 @@ describe("stores that fail in the background", () => {
     assert.equal(client.storedNext("worker"), 4n)
   })
 
-  test("fail the next read after five in a row", async () => {
+  test("that may pass are tried until they do, and end nobody's loop", async () => {
     const client = filled(10)
-    for (let n = 0; n < 5; n++) client.offsets.failures.push(new ConnectionError("away"))
-    const consumer = open(client, { batchLength: 3, pollingRetryIntervalMs: 10 })
+    for (let n = 0; n < 40; n++) client.offsets.failures.push(new ConnectionError("away"))
+    const consumer = open(client, { batchLength: 3, pollingRetryIntervalMs: 1000 })
     await take(consumer, 4)
-    await client.clock.advance(100)
+    await client.clock.advance(41_000)
+    assert.equal(client.storedNext("worker"), 3n)
+    await take(consumer, 2)
+    await consumer.shutdown()
+  })
+
+  test("that go on for a minute fail the next read, and are still tried", async () => {
+    const client = filled(10)
+    for (let n = 0; n < 65; n++) client.offsets.failures.push(new ConnectionError("away"))
+    const consumer = open(client, { batchLength: 3, pollingRetryIntervalMs: 1000 })
+    await take(consumer, 4)
+    await client.clock.advance(62_000)
     await assert.rejects(consumer.nextWithin(100), ConnectionError)
+    assert.equal(client.storedNext("worker"), undefined)
+    await client.clock.advance(10_000)
+    assert.equal(client.storedNext("worker"), 3n)
     await consumer.shutdown()
   })
 

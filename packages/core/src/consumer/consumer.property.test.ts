@@ -116,7 +116,7 @@ class Scenario {
       await this.client.clock.advance(200)
       const message = await call
       if (message instanceof TimeoutError) return false
-      // Stores that fail five times in a row are told, and reading goes on.
+      // Stores that fail for too long are told, and reading goes on.
       if (message instanceof ConnectionError) continue
       if (message instanceof Error) throw message
       this.got(message)

@@ -43,7 +43,6 @@ export const fakeManifest: Manifest = {
     identityScope: "none",
     idLookup: "none",
     durability: ["synced"],
-    offsetDurability: ["synced"],
   },
   read: { holes: true, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
   catalog: {
@@ -55,7 +54,9 @@ export const fakeManifest: Manifest = {
     addPartitions: absent,
     trim: { supported: true },
   },
+  offsets: { durability: ["synced"], range: "any" },
   groups: { supported: true },
+  staticMembers: { supported: true },
   queues: absent,
   transactions: absent,
   state: absent,

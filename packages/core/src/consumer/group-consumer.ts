@@ -7,12 +7,12 @@ import {
   MillraceError,
   type TopicName,
   type TopicPartition,
-  UnsupportedError,
 } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
 import { checkName, topicKey, topicText } from "../client/names.ts"
 import { shown } from "../client/options.ts"
+import { need } from "../client/topic-options.ts"
 import type { Consumer } from "./consumer.ts"
 import { type GroupConsumerOptions, type GroupSettings, groupConsumerSettings } from "./consumer-options.ts"
 import { asMillraceError } from "./failure.ts"
@@ -41,10 +41,9 @@ export async function openGroupConsumer(
   const what = `consumer of group ${shown(source.group)} on topic "${topicText(source.topic)}"`
   const group = checkName("group", source.group, manifest.limits)
   const settings = groupConsumerSettings(what, options, manifest.limits)
-  if (!manifest.groups.supported) {
-    throw new UnsupportedError(
-      `${manifest.backend} has no consumer groups: ${manifest.groups.reason}. ${manifest.groups.instead}`,
-    )
+  need(manifest, manifest.groups, { owner: what, what: "consumer groups" })
+  if (settings.group.memberId !== undefined) {
+    need(manifest, manifest.staticMembers, { owner: `${what}: option "memberId"`, what: "members with a stable name" })
   }
   const topics = distinct([source.topic, ...settings.group.topics])
   const { initRetries, initRetryIntervalMs } = settings.consumer

@@ -38,8 +38,8 @@ export class Lane {
   storedNext: bigint | undefined
   /** Progress that was last given to the store, whether or not it has arrived. */
   submittedNext: bigint | undefined
-  /** Stores in a row that failed and might have passed. */
-  storeFailures = 0
+  /** Since when stores have failed that might have passed, in ms of the monotonic clock. */
+  storeFailsSinceMs: number | undefined
   /** Where reading began; absent until that is found. */
   startNext: bigint | undefined
   /** Shown behind everything that was read before. */

@@ -7,13 +7,16 @@ import type { Clock, Timer } from "@millrace/runtime"
 import { asMillraceError } from "./failure.ts"
 import type { Lane } from "./lane.ts"
 
-/** After so many failures in a row that might pass, of one partition, the next reader is told. */
-const quietFailures = 5
+/**
+ * Failures that may pass are tried again for as long as the consumer lives. When they have gone on for so long, in ms, the next reader is
+ * told, and again after as long: an outage of some seconds ends nobody's loop.
+ */
+const quietMs = 60_000
 
 interface CommitterHost {
   /** `next` is stored (`undefined`: deleted). */
   stored(lane: Lane, next: bigint | undefined): void
-  /** A store that nobody waits for failed for good, or too often. */
+  /** A store that nobody waits for failed for good, or for too long; then it is still tried. */
   storeFailed(lane: Lane, error: MillraceError): void
   /** Nothing is under way or waiting any more. */
   idle(): void
@@ -177,7 +180,7 @@ export class OffsetCommitter {
 
   #settle(lane: Lane, pending: Pending, error: MillraceError | undefined): void {
     if (error === undefined) {
-      lane.storeFailures = 0
+      lane.storeFailsSinceMs = undefined
       this.#host.stored(lane, pending.next)
       for (const caller of pending.callers) caller.resolve()
       return
@@ -186,12 +189,16 @@ export class OffsetCommitter {
     if (pending.callers.length > 0 || !lane.live) return
     // A partition that went to another member, or a history that is over: the membership and the reader tell of it.
     if (error instanceof NotAssignedError || error.kind === "history-changed") return
-    if (!error.retryable || ++lane.storeFailures >= quietFailures) {
-      lane.storeFailures = 0
+    if (!error.retryable) {
       this.#host.storeFailed(lane, error)
       return
     }
+    const nowMs = this.#clock.monotonicMs()
+    lane.storeFailsSinceMs ??= nowMs
     this.#again(lane, pending)
+    if (nowMs - lane.storeFailsSinceMs < quietMs) return
+    lane.storeFailsSinceMs = nowMs
+    this.#host.storeFailed(lane, error)
   }
 
   /** Back into the queue, unless something newer is there, and a wait. */

@@ -207,7 +207,7 @@ export class TopicPublisher {
       limits: this.#manifest.limits,
       clock: client.clock,
       random: client.random,
-      settings,
+      settings: { ...settings, windowMs: this.#windowMs(description) },
       batchLength,
       partitioner,
       identities,
@@ -215,6 +215,14 @@ export class TopicPublisher {
       onGone: () => this.#gone(accumulator),
     })
     return accumulator
+  }
+
+  /** How long a resend is recognised: no longer than the topic remembers ids, where these are what it is recognised by. */
+  #windowMs({ deduplicationWindowMs }: TopicDescription): number | undefined {
+    const { dedup, windowMs } = this.#manifest.append
+    if (dedup !== "idWindow") return windowMs
+    // A topic that remembers none was made so: its resends may double, as on a backend that recognises none.
+    return deduplicationWindowMs === 0 ? undefined : Math.min(windowMs ?? deduplicationWindowMs, deduplicationWindowMs)
   }
 
   get #manifest(): Manifest {

@@ -1,0 +1,47 @@
+/** The suites by name: which ids they have, and what must run beside them. */
+import { type Server, startIggy, startKafka, startNats } from "@millrace/servers"
+import type { Benchmark } from "./benchmark.ts"
+import { iggyIds, iggySuite } from "./brokers/iggy-suite.ts"
+import { kafkaIds, kafkaSuite } from "./brokers/kafka-suite.ts"
+import { natsIds, natsSuite } from "./brokers/nats-suite.ts"
+import { embeddedSuite } from "./embedded/suite.ts"
+
+export interface Suite {
+  readonly ids: readonly string[]
+  /** Starts what the suite needs. `about` says what was started. */
+  open(): Promise<OpenSuite>
+}
+
+export interface OpenSuite {
+  readonly benchmarks: readonly Benchmark[]
+  readonly about: string
+  close(): Promise<void>
+}
+
+export const suites: Readonly<Record<string, Suite>> = {
+  embedded: {
+    ids: embeddedSuite.map((benchmark) => benchmark.id),
+    open: async () => ({ benchmarks: embeddedSuite, about: "", close: async () => {} }),
+  },
+  kafka: onServer(kafkaIds, startKafka, kafkaSuite),
+  nats: onServer(natsIds, startNats, natsSuite),
+  iggy: onServer(iggyIds, startIggy, iggySuite),
+}
+
+function onServer(
+  ids: readonly string[],
+  start: () => Promise<Server>,
+  benchmarksOn: (url: string) => readonly Benchmark[],
+): Suite {
+  return {
+    ids,
+    async open() {
+      const server = await start()
+      return {
+        benchmarks: benchmarksOn(server.url),
+        about: `, server ${server.version} on this machine`,
+        close: () => server.stop(),
+      }
+    },
+  }
+}

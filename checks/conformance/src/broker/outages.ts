@@ -1,0 +1,202 @@
+/** Chapter: the server is cut off, killed, restarted, slow; answers are lost. */
+import assert from "node:assert/strict"
+import { describe, test } from "node:test"
+import { PublishFailedError } from "millrace"
+import { encode, take, takeTexts } from "../rig/client-rig.ts"
+import { settlesWithin, until } from "../rig/deadline.ts"
+import { numbered, text } from "../rig/records.ts"
+import { type BrokerRig, collect, patientPublish } from "./broker-rig.ts"
+
+/** Connections that a client may try to make in an outage of ten seconds, all in all (A-25). */
+const mostAttempts = 20
+
+export function outagesChapter(rig: BrokerRig): void {
+  describe("outages", () => {
+    test("A-30: a lost acknowledgement is answered by a resend, which is stored once where resends are recognised", async () => {
+      const client = await rig.connect()
+      const topic = await rig.topic(client)
+      const producer = topic.producer()
+      await producer.send(encode("before"))
+      const fault = rig.proxy.cutBeforeReply()
+      await settlesWithin("a send whose answer was lost", producer.send(encode("once")))
+      await fault.happened
+      await producer.send(encode("after"))
+      const stored = await rig.stored(topic)
+      if (client.manifest.append.dedup === "none") {
+        assert.deepEqual([...new Set(stored)], ["before", "once", "after"])
+      } else {
+        assert.deepEqual(stored, ["before", "once", "after"])
+      }
+      await client.close()
+    })
+
+    test("A-30: without a resend the outcome is unknown, not failed, and a resend by hand keeps the id", async () => {
+      const client = await rig.connect({ ...patientPublish, publishRetries: 0 })
+      const topic = await rig.topic(client)
+      const producer = topic.producer({ onUnknown: "fail" })
+      await producer.send(encode("before"))
+      const fault = rig.proxy.cutBeforeReply()
+      const [outcome] = await Promise.allSettled([producer.send(encode("once"))])
+      await fault.happened
+      assert.ok(outcome.status === "rejected", "a send whose answer was lost was confirmed")
+      const error: unknown = outcome.reason
+      assert.ok(error instanceof PublishFailedError, String(error))
+      assert.equal(error.outcome, "unknown")
+      const [record] = error.unconfirmed
+      assert.equal(typeof record?.id, "bigint")
+      const again = await rig.connect()
+      const sent = await again.stream(topic.stream).topic(topic.name).batch(error.unconfirmed)
+      const stored = await rig.stored(topic)
+      if (client.manifest.append.idLookup === "none") assert.deepEqual([...new Set(stored)], ["before", "once"])
+      else {
+        assert.equal(sent.duplicates, 1)
+        assert.deepEqual(stored, ["before", "once"])
+      }
+      await Promise.all([client.close(), again.close()])
+    })
+
+    test("A-08, A-10: a consumer goes on by itself after a restart of the server, and is told", async () => {
+      const client = await rig.connect()
+      const topic = await rig.topic(client)
+      const producer = topic.producer()
+      await producer.sendBatch(numbered("r", 0, 5).map(encode))
+      const consumer = topic.consumer("reader", 0, { commitPolicy: { kind: "each" } })
+      const group = await topic.consumerGroup("members").consumer({ commitPolicy: { kind: "each" } })
+      let reconnections = 0
+      consumer.on({
+        reconnected: () => {
+          reconnections++
+        },
+      })
+      const alone = collect(consumer)
+      const member = collect(group)
+      await alone.reaches(5)
+      await member.reaches(5)
+      await rig.server.kill()
+      await rig.server.start()
+      await settlesWithin("a batch behind the restart", producer.sendBatch(numbered("r", 5, 15).map(encode)), 20_000)
+      await alone.reaches(15, 10_000)
+      await member.reaches(15, 20_000)
+      assert.deepEqual(alone.seen.map((message) => text(message.payload)).slice(0, 15), numbered("r", 0, 15))
+      const inOrder = [...new Set(member.seen.map((message) => text(message.payload)))]
+      assert.deepEqual(inOrder, numbered("r", 0, 15))
+      assert.ok(reconnections > 0, "nobody was told that the connection was there again")
+      await Promise.all([consumer.shutdown(), group.shutdown()])
+      await client.close()
+    })
+
+    test("A-25: an outage costs few attempts to connect, however much is sent, and what was accepted arrives in order", async () => {
+      const client = await rig.connect()
+      const topic = await rig.topic(client)
+      const producer = topic.producer()
+      await producer.send(encode("r0"))
+      await rig.server.kill()
+      const before = rig.proxy.accepted
+      const sends: Promise<unknown>[] = []
+      const until5s = performance.now() + 5_000
+      let next = 1
+      while (performance.now() < until5s) {
+        for (let each = 0; each < 25; each++) sends.push(producer.send(encode(`r${next++}`)))
+        await new Promise((resolve) => setTimeout(resolve, 5))
+      }
+      const attempts = rig.proxy.accepted - before
+      await rig.server.start()
+      await settlesWithin("what was sent in the outage", Promise.all(sends), 30_000)
+      assert.ok(attempts <= mostAttempts, `${attempts} attempts to connect in five seconds`)
+      const stored = await rig.stored(topic)
+      const once = client.manifest.append.dedup === "none" ? [...new Set(stored)] : stored
+      assert.deepEqual(once, numbered("r", 0, next))
+      await client.close()
+    })
+
+    test("A-03: a client whose server has gone closes within its time, while it waits and while it closes", async () => {
+      for (const when of ["before", "meanwhile"] as const) {
+        const client = await rig.connect({ ...patientPublish, publishTimeoutMs: 5_000 })
+        const topic = await rig.topic(client)
+        const producer = topic.producer()
+        await producer.send(encode("a"))
+        const consumer = topic.consumer("reader", 0)
+        await take(consumer, 1)
+        const waiting = collect(consumer)
+        if (when === "before") await rig.server.kill()
+        const closed = client.close({ timeoutMs: 3_000 }).catch((error: unknown) => error)
+        if (when === "meanwhile") await rig.server.kill()
+        const started = performance.now()
+        await settlesWithin("close without a server", closed, 6_000)
+        assert.ok(performance.now() - started < 6_000)
+        await settlesWithin("the consumer's end", waiting.ended)
+        await rig.server.start()
+      }
+    })
+
+    test("A-28: cuts, stalls and resets at any moment leave each call settled once, and nothing unhandled", async () => {
+      const rounds = process.env.MILLRACE_LONG === "1" ? 200 : 20
+      const unhandled: unknown[] = []
+      const note = (error: unknown): void => void unhandled.push(error)
+      process.on("unhandledRejection", note)
+      process.on("uncaughtException", note)
+      try {
+        const client = await rig.connect({ publishTimeoutMs: 2_000, publishRetries: 3, publishRetryBackoffMs: 20 })
+        const topic = await rig.topic(client, 2)
+        const producer = topic.producer()
+        const reader = topic.consumer("reader", 0, { commitPolicy: { kind: "each" }, pollingRetryIntervalMs: 20 })
+        const reading = collect(reader)
+        for (let round = 0; round < rounds; round++) {
+          const calls = Promise.allSettled([
+            producer.send(encode(`r${round}`), { partition: 0 }),
+            topic.describe(),
+            topic.watermarks(),
+            producer.sendBatch(numbered("b", 0, 50).map(encode), { partition: 1 }),
+          ])
+          await new Promise((resolve) => setTimeout(resolve, round % 7))
+          if (round % 3 === 0) rig.proxy.cut("reset")
+          else if (round % 3 === 1) rig.proxy.cut("end")
+          else {
+            rig.proxy.stall()
+            setTimeout(() => rig.proxy.flow(), 30)
+          }
+          await settlesWithin(`the calls of round ${round}`, calls, 20_000)
+        }
+        await settlesWithin(
+          "a send behind it all",
+          topic.producer({ retries: 50 }).send(encode("last"), { partition: 0 }),
+          20_000,
+        )
+        await until("the reader to see the last record", () =>
+          reading.seen.some((message) => text(message.payload) === "last") ? true : undefined,
+        )
+        await reader.shutdown()
+        await client.close()
+      } finally {
+        process.off("unhandledRejection", note)
+        process.off("uncaughtException", note)
+      }
+      assert.deepEqual(unhandled, [])
+    })
+
+    test("a topic that is deleted and made anew under a live producer and a live consumer goes on in the new one", async () => {
+      const client = await rig.connect()
+      const topic = await rig.topic(client)
+      const producer = topic.producer()
+      const consumer = topic.consumer("reader", 0, { onMissing: "wait", pollingRetryIntervalMs: 50 })
+      await producer.sendBatch(numbered("old", 0, 5).map(encode))
+      assert.deepEqual(await takeTexts(consumer, 5), numbered("old", 0, 5))
+      let changes = 0
+      consumer.on({
+        sourceChanged: () => {
+          changes++
+        },
+      })
+      const other = await rig.connect()
+      const same = other.stream(topic.stream).topic(topic.name)
+      await same.delete()
+      await same.ensure(1)
+      await settlesWithin("sends into the new topic", producer.sendBatch(numbered("new", 0, 5).map(encode)), 20_000)
+      assert.deepEqual(await takeTexts(consumer, 5), numbered("new", 0, 5))
+      assert.equal(changes, 1)
+      assert.deepEqual(await rig.stored(topic), numbered("new", 0, 5))
+      await consumer.shutdown()
+      await Promise.all([client.close(), other.close()])
+    })
+  })
+}

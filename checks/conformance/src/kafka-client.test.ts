@@ -1,0 +1,13 @@
+import { test } from "node:test"
+import { serverNeed, sharedServer } from "@millrace/servers"
+import { clientConformance } from "./client-suite.ts"
+
+const need = await serverNeed("kafka")
+if (need === undefined) {
+  clientConformance("millrace over Kafka", {
+    url: async () => (await sharedServer("kafka")).url,
+    cleanup: async () => {},
+  })
+} else {
+  test("millrace over Kafka", (t) => t.skip(`needs kafka: ${need}`))
+}

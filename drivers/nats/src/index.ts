@@ -1,0 +1,2 @@
+export { natsDriver } from "./driver.ts"
+export type { NatsNative } from "./session.ts"

@@ -1,0 +1,104 @@
+import {
+  type Anchor,
+  MillraceError,
+  type Position,
+  StorageError,
+  type TopicPartition,
+  type Watermarks,
+} from "@millrace/contract"
+import type { Connection } from "./connection.ts"
+import { timeOf } from "./stream-info.ts"
+import type { PartitionInfo, TopicLayouts } from "./topic-layout.ts"
+
+/** Requests for places that are under way at once. */
+const atOnce = 32
+
+/** Where partitions begin and end, and where times lie in them. */
+export class Places {
+  readonly #connection: Connection
+  readonly #layouts: TopicLayouts
+
+  constructor(connection: Connection, layouts: TopicLayouts) {
+    this.#connection = connection
+    this.#layouts = layouts
+  }
+
+  watermarks(partitions: readonly TopicPartition[]): Promise<(Watermarks | MillraceError)[]> {
+    return this.#each(partitions, async (at) => watermarksOf(at, await this.#layouts.partition(at)))
+  }
+
+  locate(queries: readonly (TopicPartition & { readonly at: Anchor })[]): Promise<(Position | MillraceError)[]> {
+    return this.#each(queries, async (query) => {
+      const found = await this.#layouts.partition(query)
+      const { stream, topic, partition, first, end, lineage } = watermarksOf(query, found)
+      const offset = await this.#offset(query.at, { first, end, streamName: found.streamName })
+      return { stream, topic, partition, offset, lineage }
+    })
+  }
+
+  async #offset(
+    at: Anchor,
+    known: { readonly first: bigint; readonly end: bigint; readonly streamName: string },
+  ): Promise<bigint> {
+    const { first, end } = known
+    if (first === end) return first
+    if (at.kind === "timestampMicros") return this.#offsetOfTime(at.value, known)
+    return at.kind === "first" ? first : at.kind === "last" ? end - 1n : end
+  }
+
+  /**
+   * The first record at or behind a time, by a consumer that begins there: JetStream looks the time up when it makes one. (A direct get
+   * by time needs a newer server, and the stream's leave.)
+   */
+  async #offsetOfTime(
+    micros: bigint,
+    { first, end, streamName }: { readonly first: bigint; readonly end: bigint; readonly streamName: string },
+  ): Promise<bigint> {
+    const config = {
+      deliver_policy: "by_start_time",
+      opt_start_time: timeOf(micros),
+      ack_policy: "none",
+      replay_policy: "instant",
+      inactive_threshold: 5_000_000_000,
+      mem_storage: true,
+      num_replicas: 1,
+    }
+    const info = await this.#connection.api<{
+      readonly name: string
+      readonly delivered?: { readonly stream_seq?: number }
+    }>(`CONSUMER.CREATE.${streamName}`, { stream_name: streamName, config }, { idempotent: true })
+    await this.#connection.api(`CONSUMER.DELETE.${streamName}.${info.name}`, undefined, { idempotent: true })
+    // The last sequence before the start is the offset of the record at the start.
+    const offset = BigInt(info.delivered?.stream_seq ?? 0)
+    return offset < first ? first : offset > end ? end : offset
+  }
+
+  /** One answer an item, in order: a failure is the answer of its item alone. */
+  async #each<T, R>(items: readonly T[], ask: (item: T) => Promise<R>): Promise<(R | MillraceError)[]> {
+    this.#connection.check()
+    const answers: (R | MillraceError)[] = []
+    for (let start = 0; start < items.length; start += atOnce) {
+      const part = items.slice(start, start + atOnce)
+      const outcomes = await Promise.allSettled(part.map(ask))
+      answers.push(
+        ...outcomes.map((outcome) => (outcome.status === "fulfilled" ? outcome.value : asMillrace(outcome.reason))),
+      )
+    }
+    return answers
+  }
+}
+
+/** A partition's first offset and its end: sequences count from 1, offsets from 0. */
+export function watermarksOf(
+  { stream, topic, partition }: TopicPartition,
+  { layout, info }: PartitionInfo,
+): Watermarks {
+  const { first_seq, last_seq } = info.state
+  const end = BigInt(last_seq)
+  const first = first_seq === 0 ? end : BigInt(first_seq) - 1n
+  return { stream, topic, partition, first: first > end ? end : first, end, lineage: layout.lineage }
+}
+
+function asMillrace(error: unknown): MillraceError {
+  return error instanceof MillraceError ? error : new StorageError(String(error), { cause: error })
+}
