@@ -23,7 +23,7 @@ before(async () => {
 after(() => rm(folder, { recursive: true, force: true }))
 
 async function listDocs(): Promise<string[]> {
-  const docs = await readdir(join(root, "docs"))
+  const docs = await readdir(join(root, "docs"), { recursive: true })
   return ["README.md", ...docs.filter((name) => name.endsWith(".md")).map((name) => join("docs", name))]
 }
 

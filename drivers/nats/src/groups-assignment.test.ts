@@ -73,6 +73,15 @@ describe("the assignment of a group", () => {
     )
   })
 
+  it("takes from who has most, not from who stands in between (6 partitions, one of them free)", () => {
+    const members = [1, 2, 3, 4].map((number) => member(number, [1]))
+    const seats = [2, 2, 2, 1, 1, undefined].map((owner, partition): Seat => ({ topic: 1, partition, member: owner }))
+    assert.deepEqual(
+      assign(members, seats).map((seat) => seat.member),
+      [2, 2, 4, 1, 1, 3],
+    )
+  })
+
   it("moves no more than evenness needs", () => {
     fc.assert(
       fc.property(
@@ -97,6 +106,7 @@ describe("the assignment of a group", () => {
           assert.equal(moved.length, surplus)
         },
       ),
+      { examples: [[6, [2, 2, 2, 1, 1]]] },
     )
   })
 

@@ -64,20 +64,28 @@ function freeSeats(seats: readonly Seat[], { holders, takers }: Draft): number[]
   return free.sort((one, other) => choice(one) - choice(other) || one - other)
 }
 
-/** Moves single partitions to members with at least two fewer. Each move lowers the sum of the squared counts, so this ends. */
+/**
+ * Moves single partitions to members with at least two fewer, from the widest gap on: a member that is not above its even share never
+ * gives one away and then gets another. Each move lowers the sum of the squared counts, so this ends.
+ */
 function evenOut(seats: readonly Seat[], { holders, takers }: Draft): void {
-  for (let moved = true; moved; ) {
-    moved = false
+  for (;;) {
+    const least = new Map([...takers].map(([topic, places]) => [topic, lightest(places)]))
+    let from = -1
+    let widest = 1
     for (let index = seats.length - 1; index >= 0; index--) {
+      const taker = least.get((seats[index] as Seat).topic)
       const holder = holders[index]
-      if (holder === undefined) continue
-      const least = lightest(takers.get((seats[index] as Seat).topic) ?? [])
-      if (least === undefined || holder.count - least.count < 2) continue
-      holder.count--
-      least.count++
-      holders[index] = least
-      moved = true
+      if (holder === undefined || taker === undefined || holder.count - taker.count <= widest) continue
+      widest = holder.count - taker.count
+      from = index
     }
+    const holder = holders[from]
+    const taker = least.get(seats[from]?.topic as number)
+    if (holder === undefined || taker === undefined) return
+    holder.count--
+    taker.count++
+    holders[from] = taker
   }
 }
 

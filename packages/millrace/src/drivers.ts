@@ -19,12 +19,19 @@ export interface DriverEntry {
 const driverEntries: Readonly<Record<string, DriverEntry>> = {
   file: { target: "directory", load: () => Promise.resolve(embeddedDriver) },
   memory: { target: "nothing", load: () => Promise.resolve(embeddedDriver) },
-  iggy: { target: "servers", load: () => installed("iggy", async () => (await import("@millrace/iggy")).iggyDriver) },
+  // Each import has its rejection handled where it stands, so that bundlers take a driver that is not installed for an optional one.
+  iggy: {
+    target: "servers",
+    load: () => import("@millrace/iggy").then(({ iggyDriver }) => iggyDriver, absent("iggy")),
+  },
   kafka: {
     target: "servers",
-    load: () => installed("kafka", async () => (await import("@millrace/kafka")).kafkaDriver),
+    load: () => import("@millrace/kafka").then(({ kafkaDriver }) => kafkaDriver, absent("kafka")),
   },
-  nats: { target: "servers", load: () => installed("nats", async () => (await import("@millrace/nats")).natsDriver) },
+  nats: {
+    target: "servers",
+    load: () => import("@millrace/nats").then(({ natsDriver }) => natsDriver, absent("nats")),
+  },
 }
 
 /**
@@ -57,14 +64,13 @@ export function targetOf(connection: ConnectionString, driver: Driver): ConnectT
   }
 }
 
-/** @throws UnsupportedError when the package of the driver is not installed beside `millrace` */
-async function installed(scheme: string, load: () => Promise<Driver>): Promise<Driver> {
-  const name = `@millrace/${scheme}`
-  try {
-    return await load()
-  } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException
-    if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(name)) throw cause
+/** What a driver's import fails with: UnsupportedError when its package is not installed beside `millrace`. */
+function absent(scheme: string): (cause: unknown) => never {
+  return (cause) => {
+    const name = `@millrace/${scheme}`
+    const { code, message = "" } = cause as NodeJS.ErrnoException
+    const isMissing = code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND"
+    if (!isMissing || !message.includes(name)) throw cause
     throw new UnsupportedError(`${scheme}: connection strings need the package ${name}: npm install ${name}`, {
       context: { scheme },
       cause,

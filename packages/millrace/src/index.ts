@@ -13,6 +13,7 @@ export type {
 } from "@millrace/contract"
 export {
   AlreadyExistsError,
+  AuthenticationError,
   CancelledError,
   ClosedError,
   ConnectionError,

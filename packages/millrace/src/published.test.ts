@@ -32,6 +32,8 @@ const body = `
 `
 const esm = `import { connect } from "millrace"\n${body}`
 const cjs = `const { connect } = require("millrace")\n${body}`
+/** Drivers with servers behind them: installed by those who use them, and bundled by nobody. */
+const optional = ["@millrace/iggy", "@millrace/kafka", "@millrace/nats"]
 const printed = "hello from memory:\nhello from file:./data\n"
 
 before(async () => {
@@ -60,6 +62,7 @@ for (const format of ["esm", "cjs"] as const satisfies readonly Format[]) {
       platform: "node",
       target: "node22.15",
       format,
+      external: optional,
       outfile: join(directory, name),
       logLevel: "silent",
     })
@@ -88,4 +91,19 @@ test("the packed packages, installed into an empty project, work from ESM and Co
     await runsAlone(project, name)
     await rm(join(project, "data"), { recursive: true })
   }
+  // What is not installed is left out of a bundle, and asking for it says what to install.
+  const alone = join(directory, "alone")
+  await mkdir(alone)
+  const broker = `import { connect } from "millrace"\nconnect("kafka://localhost").catch((e) => console.log(e.kind, e.message))`
+  await build({
+    stdin: { contents: broker, resolveDir: project },
+    bundle: true,
+    platform: "node",
+    target: "node22.15",
+    format: "esm",
+    outfile: join(alone, "program.mjs"),
+    logLevel: "silent",
+  })
+  const { stdout } = await run(process.execPath, ["program.mjs"], { cwd: alone, env, timeout: 60_000 })
+  assert.match(stdout, /^unsupported kafka: connection strings need the package @millrace\/kafka: npm install/)
 })

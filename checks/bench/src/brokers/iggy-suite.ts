@@ -1,12 +1,14 @@
 /** `npm run bench -- iggy`: no other client is measured, since none of the registries' speaks this server's protocol. */
+import { startIggy } from "@millrace/servers"
 import type { Benchmark } from "../benchmark.ts"
 import { target } from "../row.ts"
 import { batchRecords, consumeArm, produceArm, recordBytes, sendArm } from "./arms.ts"
 import { compare } from "./compare.ts"
 import { outstandingCalls } from "./contender.ts"
 import { millrace } from "./millrace-contender.ts"
+import { outage } from "./outage.ts"
 
-const ids = ["produce-100b", "send-1", "consume-100b"] as const
+const ids = ["produce-100b", "send-1", "consume-100b", "outage-60s"] as const
 
 export const iggyIds: readonly string[] = ids
 
@@ -59,5 +61,6 @@ export function iggySuite(url: string): Benchmark[] {
           ],
         }),
     },
+    outage(() => startIggy({ proxied: true })),
   ]
 }

@@ -1,4 +1,5 @@
 /** `npm run bench -- kafka` */
+import { startKafka } from "@millrace/servers"
 import type { Benchmark } from "../benchmark.ts"
 import type { Arm } from "../pairs.ts"
 import { target } from "../row.ts"
@@ -8,9 +9,10 @@ import { outstandingCalls } from "./contender.ts"
 import { javaProduce } from "./java-produce.ts"
 import { kafkajs } from "./kafkajs-contender.ts"
 import { millrace } from "./millrace-contender.ts"
+import { outage } from "./outage.ts"
 import { platformatic } from "./platformatic-contender.ts"
 
-const ids = ["produce-100b", "send-1", "consume-100b"] as const
+const ids = ["produce-100b", "send-1", "consume-100b", "outage-60s"] as const
 
 export const kafkaIds: readonly string[] = ids
 
@@ -71,6 +73,7 @@ export function kafkaSuite(url: string): Benchmark[] {
         })
       },
     },
+    outage(() => startKafka({ proxied: true })),
   ]
 }
 

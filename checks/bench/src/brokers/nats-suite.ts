@@ -1,4 +1,5 @@
 /** `npm run bench -- nats` */
+import { startNats } from "@millrace/servers"
 import type { Benchmark } from "../benchmark.ts"
 import { target } from "../row.ts"
 import { batchRecords, consumeArm, produceArm, recordBytes, sendArm } from "./arms.ts"
@@ -7,8 +8,9 @@ import { outstandingCalls } from "./contender.ts"
 import { millrace } from "./millrace-contender.ts"
 import { millraceStored } from "./millrace-stored.ts"
 import { natsClient } from "./nats-contender.ts"
+import { outage } from "./outage.ts"
 
-const ids = ["produce-100b", "produce-100b-no-ids", "send-1", "consume-100b"] as const
+const ids = ["produce-100b", "produce-100b-no-ids", "send-1", "consume-100b", "outage-60s"] as const
 
 export const natsIds: readonly string[] = ids
 
@@ -82,5 +84,6 @@ export function natsSuite(url: string): Benchmark[] {
         })
       },
     },
+    outage(() => startNats({ proxied: true })),
   ]
 }

@@ -19,19 +19,21 @@ interface Event {
   readonly details?: { readonly type?: string }
 }
 
-/** Runs test files that hold one conformance suite each, and counts. @param files By backend. */
+/** Runs test files, and counts the first suite of each: that of the backend on its disk or its server. @param files By backend. */
 export async function runSuites(files: ReadonlyMap<string, string>): Promise<Results> {
   const results: Results = new Map()
   for (const [backend, file] of files) {
     const suites: string[] = []
+    let counted: string | undefined
     for await (const { type, data } of run({ files: [file], concurrency: 1 })) {
       const event = data as Event
       // Starts come outermost first: what is open now tells the chapter of a test.
       if (type === "test:start") suites.splice(event.nesting, suites.length, event.name)
       if (type !== "test:pass" && type !== "test:fail") continue
       if (event.details?.type === "suite") continue
-      const chapter = suites[1]
-      if (chapter === undefined || event.nesting < 2) continue
+      const [suite, chapter] = suites
+      counted ??= suite
+      if (suite !== counted || chapter === undefined || event.nesting < 2) continue
       count(results, { chapter, backend }, type === "test:fail" ? "failed" : event.skip ? "skipped" : "passed")
     }
   }

@@ -283,7 +283,7 @@ describe("a member under KIP-848", () => {
         )
         assert.ok(Math.max(...shares) - Math.min(...shares) <= 1, shares.join())
       }),
-      { numRuns: 60 },
+      { numRuns: Number(process.env.RUNS ?? 60) },
     )
   })
 })

@@ -171,7 +171,11 @@ export class ConsumerProtocolMachine implements MemberMachine<ConsumerCall, Cons
     if (state.phase === "joining") state.joined()
     state.claims.acknowledge(this.#telling)
     this.#telling = []
-    if (answer.target !== undefined) state.claims.aim(answer.target, nowMs)
+    if (answer.target !== undefined) {
+      state.claims.aim(answer.target, nowMs)
+      // The coordinator may wait to hear that the member does not have what an answer that was lost had given it.
+      this.#heard = undefined
+    }
     state.nextMs = nowMs + answer.intervalMs
     state.answered()
   }

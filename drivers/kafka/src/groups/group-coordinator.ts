@@ -60,6 +60,7 @@ export class KafkaGroupCoordinator implements GroupCoordinator {
     checkGroupName(group)
     if (topics.length === 0) throw new InvalidError(`a member of group ${JSON.stringify(group)} needs a topic to read`)
     const opening = this.#join(group, topics, options)
+    console.log("DRIVER join"); opening.then(() => console.log("DRIVER joined"), (e) => console.log("DRIVER join failed", String(e)))
     this.#joining.add(opening)
     try {
       const membership = await opening
@@ -80,7 +81,9 @@ export class KafkaGroupCoordinator implements GroupCoordinator {
   }
 
   async #leaveAll(): Promise<void> {
+    console.log("leaveAll", this.#joining.size)
     await Promise.allSettled(this.#joining)
+    console.log("leaveAll 2", this.#members.size)
     const outcomes = await Promise.allSettled([...this.#members].map((member) => member.leave()))
     this.#members.clear()
     const failure = outcomes.find((outcome) => outcome.status === "rejected" && !isOutage(outcome.reason))
