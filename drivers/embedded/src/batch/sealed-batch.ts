@@ -1,7 +1,7 @@
 import type { BatchStamp, Durability, Lineage, SealedBatch, TopicName, WireRecord } from "@millrace/contract"
 import { InvalidError } from "@millrace/contract"
+import type { SlabPool } from "@millrace/runtime"
 import { BatchBody } from "./batch-body.ts"
-import type { SlabPool } from "./slab.ts"
 
 /** Where a batch goes: what its topic was when its writer was made. */
 export interface BatchTarget {
