@@ -104,7 +104,7 @@ function row(seen: {
     peers: {
       "attempts to connect": seen.attempts,
       "sends that waited": seen.held,
-      "sends confirmed afterwards": seen.sent,
+      "sends in all, each confirmed at the end": seen.sent,
     },
     cpuMicrosPerRecord: null,
     spread: {

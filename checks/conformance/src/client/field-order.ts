@@ -84,6 +84,29 @@ export function fieldOrderChapter(rig: ClientRig): void {
       await Promise.all([reader.shutdown(), toA.shutdown(), toB.shutdown()])
     })
 
+    test("A-23: sends to several topics succeed and fail each for itself, and what failed can be sent again without doubling", async () => {
+      const [first, last] = [await rig.topic(), await rig.topic()]
+      const missing = rig.handle()
+      const producer = first.producer({ createStream: false, createTopic: false })
+      const topics = [first, missing, last]
+      const outcomes = await Promise.allSettled(topics.map((topic) => producer.sendTo(topic, encode(topic.name))))
+      assert.deepEqual(
+        outcomes.map(({ status }) => status),
+        ["fulfilled", "rejected", "fulfilled"],
+      )
+      const [, failed] = outcomes
+      await failsAs("not-found", () => Promise.reject((failed as PromiseRejectedResult).reason), missing.name)
+      await missing.ensure(1)
+      await producer.sendTo(missing, encode(missing.name))
+      for (const topic of topics) {
+        const reader = topic.consumer(undefined, 0)
+        assert.deepEqual(await takeTexts(reader, 1), [topic.name])
+        await nothingComes(reader)
+        await reader.shutdown()
+      }
+      await producer.shutdown()
+    })
+
     test("A-29: a producer that may create writes on into the recreated topic by itself", async () => {
       const topic = await rig.topic()
       const producer = topic.producer()
