@@ -9,7 +9,7 @@ import {
   MillraceError,
   type TopicName,
 } from "@millrace/contract"
-import type { Clock, Timer } from "@millrace/runtime"
+import { type Clock, Signal, Tickets, type Timer } from "@millrace/runtime"
 import type { Channel } from "./channel.ts"
 import type { Joined, JoinGroup } from "./engine/group-join.ts"
 import type { OwnClaim, ViewAnswer, WatchGroup } from "./engine/group-view.ts"
@@ -61,13 +61,12 @@ export class GroupMembership implements Membership {
   readonly #machine: MembershipMachine
   readonly #join = Promise.withResolvers<void>()
   readonly #over = Promise.withResolvers<void>()
-  readonly #tickets = new Map<number, PromiseWithResolvers<void>>()
+  readonly #tickets: Tickets = new Tickets()
   readonly #watch = new AbortController()
-  #lastTicket = 0
   #timer: Timer | undefined
   #leave: Promise<void> | undefined
   #end: { readonly error?: MillraceError } | undefined
-  #listeners: (() => void)[] = []
+  readonly #changed: Signal = new Signal()
 
   constructor(target: MembershipTarget, { channel, clock }: MembershipTools) {
     this.memberId = target.options.memberId
@@ -83,7 +82,7 @@ export class GroupMembership implements Membership {
 
   release(claims: readonly Claim[]): Promise<void> {
     if (claims.length === 0) return Promise.resolve()
-    const { ticket, promise } = this.#newTicket()
+    const { ticket, promise } = this.#tickets.issue()
     const nowMs = this.#clock.monotonicMs()
     this.#handle({ type: "release", nowMs, ticket, claims: claims.map(({ token }) => token as number) })
     return promise
@@ -91,7 +90,7 @@ export class GroupMembership implements Membership {
 
   leave(): Promise<void> {
     if (this.#leave === undefined) {
-      const { ticket, promise } = this.#newTicket()
+      const { ticket, promise } = this.#tickets.issue()
       this.#leave = promise
       this.#handle({ type: "leave", nowMs: this.#clock.monotonicMs(), ticket })
     }
@@ -108,7 +107,7 @@ export class GroupMembership implements Membership {
       }
       if (this.#end?.error !== undefined) throw this.#end.error
       if (this.#end !== undefined) return endOfChanges()
-      await new Promise<void>((resolve) => this.#listeners.push(resolve))
+      await this.#changed.next()
     }
   }
 
@@ -129,10 +128,10 @@ export class GroupMembership implements Membership {
           this.#watchFor(command.member, command.version)
           break
         case "offer":
-          this.#wake()
+          this.#changed.wake()
           break
         case "settle":
-          this.#settle(command.tickets, command.error)
+          this.#tickets.settle(command.tickets, command.error)
           break
         case "end":
           this.#finish(command)
@@ -200,29 +199,7 @@ export class GroupMembership implements Membership {
     this.#watch.abort()
     if (end.error !== undefined) this.#join.reject(end.error)
     this.#over.resolve()
-    this.#wake()
-  }
-
-  #newTicket(): { readonly ticket: number; readonly promise: Promise<void> } {
-    const ticket = ++this.#lastTicket
-    const resolvers = Promise.withResolvers<void>()
-    this.#tickets.set(ticket, resolvers)
-    return { ticket, promise: resolvers.promise }
-  }
-
-  #settle(tickets: readonly number[], error: MillraceError | undefined): void {
-    for (const ticket of tickets) {
-      const resolvers = this.#tickets.get(ticket)
-      this.#tickets.delete(ticket)
-      if (error === undefined) resolvers?.resolve()
-      else resolvers?.reject(error)
-    }
-  }
-
-  #wake(): void {
-    const listeners = this.#listeners
-    this.#listeners = []
-    for (const listener of listeners) listener()
+    this.#changed.wake()
   }
 }
 
