@@ -1,6 +1,13 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import { FencedError, InvalidError, NotAssignedError, NotFoundError, UnsupportedError } from "@millrace/contract"
+import {
+  ClosedError,
+  FencedError,
+  InvalidError,
+  NotAssignedError,
+  NotFoundError,
+  UnsupportedError,
+} from "@millrace/contract"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
 import type { GroupConsumerOptions } from "./consumer-options.ts"
@@ -42,6 +49,21 @@ describe("opening", () => {
     await consumer.shutdown()
     assert.equal(client.groups.membership.left, true)
     assert.equal(client.owned.size, 0)
+  })
+
+  test("that is overtaken by the client's close is refused, and hangs nobody", async () => {
+    const client = filled(1, 1)
+    const answer = Promise.withResolvers<void>()
+    client.offsets.beforeLoad = () => answer.promise
+    const opening = open(client, [0])
+    const refusal = assert.rejects(opening, ClosedError)
+    await client.settle()
+    assert.equal(client.owned.size, 1)
+    await Promise.all([...client.owned].map((owned) => owned.shutdown()))
+    await refusal
+    answer.resolve()
+    await client.settle()
+    assert.equal(client.groups.membership.left, true)
   })
 
   test("without createGroup, a group that is missing is NotFoundError", async () => {

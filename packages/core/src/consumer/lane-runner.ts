@@ -4,6 +4,7 @@
  */
 import {
   type Claim,
+  ClosedError,
   MillraceError,
   NotFoundError,
   type OffsetOwner,
@@ -75,6 +76,7 @@ export class LaneRunner {
     partitions: readonly { readonly partition: TopicPartition; readonly claim?: Claim }[],
     { later }: { readonly later: boolean },
   ): Promise<void> {
+    if (this.#closed) throw endedBeforeStart()
     const starts = partitions.map(({ partition, claim }) => {
       const known = this.lane(partition)
       if (known !== undefined) this.remove(known)
@@ -120,11 +122,12 @@ export class LaneRunner {
     this.#fetcher?.gaveBack(slice)
   }
 
-  /** Ends reading. Settles when no poll is under way. */
+  /** Ends reading; whoever waits for a start is told that none comes. Settles when no poll is under way. */
   async close(): Promise<void> {
     this.#closed = true
     for (const timer of this.#timers.values()) timer.cancel()
     this.#timers.clear()
+    for (const lane of [...this.#onStarted.keys()]) this.#tellStarted(lane, endedBeforeStart())
     await this.#fetcher?.close()
   }
 
@@ -315,4 +318,8 @@ export class LaneRunner {
     this.#onStarted.get(lane)?.(error)
     this.#onStarted.delete(lane)
   }
+}
+
+function endedBeforeStart(): ClosedError {
+  return new ClosedError("the consumer was shut down before it knew where to start")
 }
