@@ -14,8 +14,6 @@ if (need === undefined) {
       server ??= await startIggy({ env: { IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL: "1s" } })
       return targetOf(server.url)
     },
-    // Each is a log of its own on the server, which makes them one after the other.
-    mostPartitions: 200,
     eagerRetention: { native: { segment_size: 1 << 20 }, recordBytes: 8_000_000 },
     async cleanup() {
       await server?.stop()

@@ -24,6 +24,8 @@ import type { Partition, Stream } from "./codec/catalog-structures.ts"
 import { createConsumerGroup, deleteConsumerGroup } from "./codec/group-commands.ts"
 import type { Incarnations } from "./incarnations.ts"
 import { iggyManifest } from "./manifest.ts"
+import { withOutcome } from "./outcome.ts"
+import { untilReady } from "./partition-readiness.ts"
 import { Pauses } from "./pause.ts"
 import { code, type Requests, refusedWith } from "./requests.ts"
 import {
@@ -78,7 +80,7 @@ export class IggyCatalog implements Catalog {
       if (!refusedWith(error, code.topicExists)) throw error
       throw new AlreadyExistsError(`topic ${nameOf({ stream, topic })} exists already`, { context: { stream, topic } })
     }
-    return this.describeTopic({ stream, topic })
+    return this.#made({ stream, topic }, spec.partitions)
   }
 
   async describeStream(stream: string): Promise<StreamDescription> {
@@ -109,7 +111,7 @@ export class IggyCatalog implements Catalog {
 
   async addPartitions({ stream, topic }: TopicName, count: number): Promise<TopicDescription> {
     await this.#onTopic({ stream, topic }, () => this.#requests.request(createPartitions, { stream, topic, count }))
-    return this.describeTopic({ stream, topic })
+    return this.#made({ stream, topic }, count)
   }
 
   trim(_partition: TopicPartition, _before: bigint): Promise<Watermarks> {
@@ -128,9 +130,16 @@ export class IggyCatalog implements Catalog {
         this.#markHistory({ stream, topic }),
         this.#requests.request(purgeTopic, { stream, topic }),
       ]
-      await Promise.all(steps)
+      const ends = await Promise.allSettled(steps)
+      const failures = ends.flatMap((end) => (end.status === "rejected" ? [end.reason] : []))
+      if (failures.length === 0) return
+      throw failures.length === steps.length ? failures.at(-1) : withOutcome(failures[0], "unknown")
     })
-    await this.#untilPurged(before)
+    try {
+      await this.#untilPurged(before)
+    } catch (error) {
+      throw withOutcome(error, "unknown")
+    }
   }
 
   async deleteTopic({ stream, topic }: TopicName): Promise<void> {
@@ -165,6 +174,18 @@ export class IggyCatalog implements Catalog {
       await this.#requests.request(createConsumerGroup, { stream, topic, name: historyGroup })
     } catch (error) {
       if (!refusedWith(error, code.groupExists)) throw error
+    }
+  }
+
+  /** Describes a topic once its last partitions, which were just made, take what is sent to them. */
+  async #made(name: TopicName, count: number): Promise<TopicDescription> {
+    try {
+      const description = await this.describeTopic(name)
+      const partitions = description.partitions.map(({ partition }) => partition).slice(-count)
+      if (count > 0) await untilReady({ requests: this.#requests, clock: this.#clock }, name, partitions)
+      return description
+    } catch (error) {
+      throw withOutcome(error, "unknown")
     }
   }
 

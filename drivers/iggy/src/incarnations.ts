@@ -3,9 +3,10 @@
  * topic's time of creation is asked for before an append, at most once in `freshMs`: a batch that is sent within that time after another
  * client has recreated the topic is stored in the new one.
  */
-import { type Lineage, MillraceError, NotFoundError, StorageError, type TopicName } from "@millrace/contract"
+import { type Lineage, type MillraceError, NotFoundError, type TopicName } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
 import { getTopic } from "./codec/catalog-commands.ts"
+import { withOutcome } from "./outcome.ts"
 import type { Requests } from "./requests.ts"
 import { incarnationOf, keyOf, missingTopic, nameOf } from "./topic-lookup.ts"
 
@@ -116,8 +117,5 @@ function checked<T>(
 
 /** Whatever became of the question, the append itself was not sent. */
 function nothingSent(error: unknown): MillraceError {
-  if (!(error instanceof MillraceError)) return new StorageError(String(error), { cause: error })
-  if (error.outcome === "rejected") return error
-  const { kind, message, retryable, context } = error
-  return new MillraceError(kind, message, { retryable, outcome: "rejected", context, cause: error })
+  return withOutcome(error, "rejected")
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { NotFoundError } from "@millrace/contract"
-import { Bench, connectTo, plainSpec } from "./session.test-support.ts"
+import { Bench, connectTo, eventually, plainSpec } from "./session.test-support.ts"
 
 const sendOperation = 160
 
@@ -103,10 +103,6 @@ async function outcomeOf(append: Promise<unknown>): Promise<{ outcome: string; r
   )
 }
 
-async function untilThere(bench: Bench): Promise<void> {
-  for (;;) {
-    const answer = await bench.session.catalog.listStreams().catch(() => undefined)
-    if (answer !== undefined) return
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
+function untilThere(bench: Bench): Promise<unknown> {
+  return eventually(() => bench.session.catalog.listStreams().catch(() => undefined))
 }

@@ -18,11 +18,10 @@ import {
   UnsupportedError,
   type Watermarks,
 } from "@millrace/contract"
-import type { Clock } from "@millrace/runtime"
+import { type Clock, SlabPool } from "@millrace/runtime"
 import { IggyBatchWriter } from "./batch/batch-writer.ts"
 import { keyHash } from "./batch/checksum.ts"
 import { type BatchTarget, IggySealedBatch } from "./batch/sealed-batch.ts"
-import { SlabPool } from "./batch/slab.ts"
 import type { Incarnations } from "./incarnations.ts"
 import type { Places } from "./places.ts"
 import { IggyReader } from "./reader.ts"
@@ -48,7 +47,7 @@ export class IggyLog implements PartitionLog {
     this.#tools = tools
   }
 
-  /** XXH32 with seed 0, as the server has it for keys (section 8.2). */
+  /** XXH32 with seed 0, as the server has it for keys (iggy-wire.md: Batches). */
   keyHash(key: Uint8Array): number {
     return keyHash(key)
   }

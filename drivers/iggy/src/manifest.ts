@@ -1,9 +1,9 @@
 import type { Capability, Manifest } from "@millrace/contract"
 
-/** Partitions that one request can create (section 12 of the protocol). */
+/** Partitions that one request can create (iggy-wire.md: Limits). */
 const mostPartitions: number = 1000
 
-/** The least and the most that a segment may have (section 11). Retention removes whole segments, so a topic's size has the same least. */
+/** The least and the most that a segment may have (iggy-wire.md: Topic options). Retention removes whole segments, so a topic's size has the same least. */
 export const leastSegmentBytes: number = 1 << 20
 export const mostSegmentBytes: number = 1 << 30
 

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
-import { joinConsumerGroup } from "./codec/group-commands.ts"
+import { joinConsumerGroup, leaveConsumerGroup } from "./codec/group-commands.ts"
+import { refusal } from "./connection/scripted-server.test-support.ts"
 import { MemberSeat } from "./member-seat.ts"
-import type { Requests } from "./requests.ts"
+import { code, type Requests } from "./requests.ts"
 import { Bench, connectTo, nameOf } from "./session.test-support.ts"
 import type { IggySession } from "./session.ts"
 
@@ -80,5 +81,36 @@ test("a group whose name leaves no room for the manners is joined at once", asyn
   const other = await connectTo(bench.iggy)
   const seat = new MemberSeat(requestsOf(other), nameOf(topic), group)
   assert.equal((await seat.join([], { nowMs: 0, patienceMs })).kind, "member")
+  await other.close()
+})
+
+test("what the server did not take is said again: a member is not taken for ready, nor for gone, by its own word alone", async () => {
+  await using bench = await Bench.open()
+  const topic = await bench.topic("t", { partitions: 2 })
+  await bench.session.groups.create("g", topic)
+  const seat = new MemberSeat(requestsOf(bench.session), nameOf(topic), "g")
+  await seat.join([], { nowMs: 0, patienceMs })
+  const other = await connectTo(bench.iggy)
+  const newcomer = new MemberSeat(requestsOf(other), nameOf(topic), "g")
+  await newcomer.join([], { nowMs: 0, patienceMs })
+  const sizeOf = (group: string): number | undefined => bench.iggy.topic("s", "t").groups.get(group)?.members.size
+  let refusals = 1
+  const refuseOnce = (operation: number): void => {
+    refusals = 1
+    bench.iggy.intercept = (request, visitor) => {
+      if (request.operation !== operation || refusals-- < 1) return false
+      visitor.send(refusal(request, code.transientNotAccepted))
+      return true
+    }
+  }
+  refuseOnce(joinConsumerGroup.operation)
+  await assert.rejects(seat.ask([0], { nowMs: 10, patienceMs }), { kind: "not-leader" })
+  await seat.ask([0], { nowMs: 20, patienceMs })
+  assert.equal(sizeOf("millrace.ready/g"), 1)
+  refuseOnce(leaveConsumerGroup.operation)
+  await assert.rejects(newcomer.join([], { nowMs: 30, patienceMs }), { kind: "not-leader" })
+  assert.equal(sizeOf("millrace.joining/g"), 1)
+  assert.equal((await newcomer.join([], { nowMs: 40, patienceMs })).kind, "member")
+  assert.equal(sizeOf("millrace.joining/g"), 0)
   await other.close()
 })

@@ -76,6 +76,8 @@ export class MemberSeat {
     return this.#unlessGone(async () => {
       const [sync, joining] = await Promise.all([this.#assignment(), this.#find(this.#joining)])
       if (sync.kind !== "member") return sync
+      // A join that half failed may have left it waiting beside.
+      await this.#withdraw()
       if (!this.#noteNewcomers(joining?.membersCount ?? 0, sync.generation, times)) {
         await this.#setReady(false)
         return sync
@@ -158,16 +160,16 @@ export class MemberSeat {
 
   async #withdraw(): Promise<void> {
     if (this.#announcedMs === undefined || this.#joining === undefined) return
-    this.#announcedMs = undefined
     await this.#leave(this.#joining)
+    this.#announcedMs = undefined
   }
 
   async #setReady(wanted: boolean): Promise<void> {
     const ready = this.#ready
     if (ready === undefined || this.#isReady === wanted) return
-    this.#isReady = wanted
     if (wanted) await this.#requests.request(joinConsumerGroup, { ...this.#place, group: ready })
     else await this.#leave(ready)
+    this.#isReady = wanted
   }
 
   async #assignment(): Promise<TopicSync> {

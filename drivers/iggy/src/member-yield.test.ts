@@ -14,7 +14,7 @@ function group(...members: number[][]): GroupDetails {
   }
 }
 
-// The examples of section 10, and what a running server did.
+// The examples of iggy-wire.md: Groups, and what a running server did.
 test("a member above its fair share gives up the last partitions of its list", () => {
   assert.deepEqual(partitionsToYield(group([0, 1, 2]), [0, 1, 2]), [2])
   assert.deepEqual(partitionsToYield(group([0, 1, 2, 3]), [0, 1, 2, 3]), [2, 3])

@@ -8,7 +8,7 @@ import {
   StorageError,
   type TopicName,
 } from "@millrace/contract"
-import type { Clock, Timer } from "@millrace/runtime"
+import { type Clock, Signal, type Timer } from "@millrace/runtime"
 import { type ClaimKeeper, GroupClaim } from "./group-claim.ts"
 import { MemberSeat } from "./member-seat.ts"
 import {
@@ -67,7 +67,7 @@ export class GroupMembership implements Membership, ClaimKeeper {
   #seats: readonly MemberSeat[] = []
   #timer: Timer | undefined
   #end: { readonly error?: MillraceError } | undefined
-  #listeners: (() => void)[] = []
+  readonly #changed: Signal = new Signal()
 
   private constructor(target: MembershipTarget, tools: MembershipTools) {
     this.memberId = target.memberId
@@ -101,7 +101,7 @@ export class GroupMembership implements Membership, ClaimKeeper {
   /** Does not wait for a server that does not answer: it takes out members whose connection is closed. */
   async leave(): Promise<void> {
     this.#handle({ type: "leave", nowMs: this.#now() })
-    this.#wake()
+    this.#changed.wake()
     const patience = this.#tools.clock.setTimer(longestLeaveMs, () => this.#closeConnection())
     await this.over
     patience.cancel()
@@ -156,7 +156,7 @@ export class GroupMembership implements Membership, ClaimKeeper {
       }
       if (this.#end?.error !== undefined) throw this.#end.error
       if (this.#end !== undefined || this.#machine.phase === "leaving") return endOfChanges()
-      await new Promise<void>((resolve) => this.#listeners.push(resolve))
+      await this.#changed.next()
     }
   }
 
@@ -199,7 +199,7 @@ export class GroupMembership implements Membership, ClaimKeeper {
           this.#joined.resolve()
           break
         case "offer":
-          this.#wake()
+          this.#changed.wake()
           break
         case "end":
           this.#finish(command)
@@ -243,7 +243,7 @@ export class GroupMembership implements Membership, ClaimKeeper {
     this.#timer?.cancel()
     if (end.error !== undefined) this.#joined.reject(end.error)
     else this.#joined.resolve()
-    this.#wake()
+    this.#changed.wake()
     this.#closeConnection()
   }
 
@@ -263,12 +263,6 @@ export class GroupMembership implements Membership, ClaimKeeper {
 
   #now(): number {
     return this.#tools.clock.monotonicMs()
-  }
-
-  #wake(): void {
-    const listeners = this.#listeners
-    this.#listeners = []
-    for (const listener of listeners) listener()
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * A small Apache Iggy in memory, for tests of the facets: streams, topics, messages, offsets and groups as sections 6 to 10 of the protocol
- * tell them. Members are told apart by the client id of their requests. It reuses ids of deleted topics, as the server does.
+ * A small Apache Iggy in memory, for tests of the facets: streams, topics, messages, offsets and groups as docs/drivers/iggy-wire.md
+ * tells of them. Members are told apart by the client id of their requests. It reuses ids of deleted topics, as the server does.
  */
 import { batchChecksum, messageChecksums } from "./batch/checksum.ts"
 import { batchAt, batchHeaderBytes, messageAt, messageHeaderBytes } from "./batch/layout.ts"

@@ -41,6 +41,33 @@ describe("offsets", () => {
     assert.equal(new Set([topic.lineage, purged.lineage, again.lineage]).size, 3)
   })
 
+  test("a call that fails when a part of it is stored says that it may have been done", async () => {
+    await using bench = await Bench.open()
+    const topics = [await bench.topic("one"), await bench.topic("two")]
+    const entries: Position[] = []
+    for (const topic of topics) {
+      await bench.append(topic, ["a", "b"])
+      entries.push({ ...nameOf(topic), partition: 0, offset: 1n, lineage: topic.lineage })
+    }
+    let looks = 0
+    bench.iggy.intercept = (request, visitor) => {
+      if (request.code !== 300 || ++looks === 1) return false
+      // The first topic's store is answered before the look at the second falls with the connection.
+      const { offsets } = bench.iggy.topic("s", "one").partitions[0] ?? assert.fail("there is a partition")
+      const waiting = setInterval(() => {
+        if (offsets.size === 0) return
+        clearInterval(waiting)
+        setTimeout(() => visitor.socket.destroy(), 20)
+      }, 1)
+      return true
+    }
+    const error = await bench.session.offsets.store(reader, entries).then(
+      () => assert.fail("all was stored"),
+      (thrown: MillraceError) => thrown,
+    )
+    assert.deepEqual([error.kind, error.outcome, error.retryable], ["connection", "unknown", true])
+  })
+
   test("a group's offset is stored by its owner alone", async () => {
     await using bench = await Bench.open()
     const topic = await bench.topic()

@@ -14,6 +14,7 @@ import type { Partition } from "./codec/catalog-structures.ts"
 import { deleteConsumerOffset, getConsumerOffset, storeConsumerOffset } from "./codec/group-commands.ts"
 import type { Consumer } from "./codec/identifier.ts"
 import { GroupClaim } from "./group-claim.ts"
+import { withOutcome } from "./outcome.ts"
 import { orErrors, type Places } from "./places.ts"
 import { code, type Requests, refusedWith } from "./requests.ts"
 import { keyOf, lookUpTopic, missingPartition, nameOf, partitionOf, type TopicView } from "./topic-lookup.ts"
@@ -56,7 +57,7 @@ export class IggyOffsets implements OffsetStore {
   store(owner: OffsetOwner, entries: readonly OffsetEntry[]): Promise<(MillraceError | undefined)[]> {
     return this.#inOrder(owner, () => {
       const look = this.#looks()
-      return orErrors(entries.map((entry) => this.#storeOne(owner, entry, look)))
+      return allOrErrors(entries.map((entry) => this.#storeOne(owner, entry, look)))
     })
   }
 
@@ -66,7 +67,7 @@ export class IggyOffsets implements OffsetStore {
   ): Promise<(MillraceError | undefined)[]> {
     return this.#inOrder(owner, () => {
       const look = this.#looks()
-      return orErrors(
+      return allOrErrors(
         entries.map(async (entry) => {
           this.#partition(await look(entry), entry)
           await this.#through(owner, entry, { next: 0n })
@@ -151,6 +152,24 @@ export class IggyOffsets implements OffsetStore {
     } finally {
       if (this.#tails.get(key) === settled) this.#tails.delete(key)
     }
+  }
+}
+
+/** As `orErrors`, for changes: a call that fails as a whole may have done a part. */
+async function allOrErrors(changes: readonly Promise<undefined>[]): Promise<(MillraceError | undefined)[]> {
+  let changed = false
+  const noted = changes.map(async (change) => {
+    await change.catch((error: MillraceError) => {
+      changed ||= error.outcome === "unknown"
+      throw error
+    })
+    changed = true
+    return undefined
+  })
+  try {
+    return await orErrors(noted)
+  } catch (error) {
+    throw changed ? withOutcome(error, "unknown") : error
   }
 }
 

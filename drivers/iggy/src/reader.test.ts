@@ -1,7 +1,8 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import { refusal } from "./connection/scripted-server.test-support.ts"
-import { Bench, nameOf, polled, roomy } from "./session.test-support.ts"
+import type { ReadPosition, TopicDescription } from "@millrace/contract"
+import { refusal, reply } from "./connection/scripted-server.test-support.ts"
+import { Bench, eventually, nameOf, polled, roomy } from "./session.test-support.ts"
 import { nonReplicated } from "./wire/operation.ts"
 
 const pollCode = 100
@@ -101,6 +102,51 @@ describe("what a poll answers", () => {
   })
 })
 
+describe("a connection that falls behind a poll", () => {
+  test("takes nothing along of what other partitions had answered", async () => {
+    await using bench = await Bench.open()
+    const topic = await bench.topic("t", { partitions: 2 })
+    for (const partition of [0, 1]) for (const payload of ["a", "b"]) await bench.append(topic, [payload], partition)
+    const reader = bench.session.log.openReader({ isolation: "committed" })
+    reader.set([beginning(topic, 0), beginning(topic, 1)])
+    let polls = 0
+    bench.iggy.intercept = (request, visitor) => {
+      if (request.operation !== nonReplicated || request.code !== pollCode) return false
+      polls++
+      // Retention empties the second partition before it is polled, and the server is gone when the reader asks where it begins.
+      if (polls === 1) bench.iggy.topic("s", "t").partitions[1]?.batches.shift()
+      if (polls === 2) visitor.send(reply(request, Buffer.alloc(16)))
+      if (polls === 3) visitor.socket.destroy()
+      return polls === 2 || polls === 3
+    }
+    assert.deepEqual(await polled(reader), ["a", "b"])
+    assert.equal(polls, 3)
+    const error = await eventually(async () => {
+      const [read] = await reader.next(roomy).catch(() => [])
+      return read?.error
+    })
+    assert.deepEqual([error.kind, error.context.partition, error.context.first], ["offset-out-of-range", 1, 1n])
+  })
+})
+
+describe("data that flows", () => {
+  const large = "x".repeat(40_000)
+  const limits = { maxRecords: 4, maxBytes: 200_000 }
+
+  test("of one partition does not keep the reader from another, whatever is left to read", async () => {
+    await using bench = await Bench.open()
+    const topic = await bench.topic("t", { partitions: 2 })
+    for (let index = 0; index < 40; index++) await bench.append(topic, [`${index} ${large}`])
+    const reader = bench.session.log.openReader({ isolation: "committed" })
+    reader.set([beginning(topic, 0), beginning(topic, 1)])
+    assert.equal((await polled(reader, limits)).length, 4)
+    await bench.append(topic, ["late"], 1)
+    const rounds: string[] = []
+    for (let round = 0; round < 3; round++) rounds.push(...(await polled(reader, limits)))
+    assert.ok(rounds.includes("late"), "the other partition is not read while data flows")
+  })
+})
+
 describe("waiting", () => {
   test("an idle reader asks less and less often, and is woken by a new position", async () => {
     await using bench = await Bench.open()
@@ -143,3 +189,7 @@ describe("waiting", () => {
     }
   })
 })
+
+function beginning(topic: TopicDescription, partition: number): ReadPosition {
+  return { ...nameOf(topic), partition, offset: 0n, lineage: topic.lineage }
+}

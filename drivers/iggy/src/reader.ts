@@ -118,9 +118,9 @@ export class IggyReader implements LogReader {
   async #round(limits: ReadLimits, minRecords: number): Promise<PartitionRead[]> {
     this.#requests.assertOpen()
     const failures = this.#available() < minRecords ? await this.#survey() : []
-    if (failures.length === 0 && this.#available() < Math.max(1, minRecords)) return failures
-    const fetched = await this.#fetch(limits)
-    return [...failures, ...(await this.#take(fetched, limits.maxBytes))]
+    // Told at once: a poll that fails behind it would take the only word of them along.
+    if (failures.length > 0 || this.#available() < Math.max(1, minRecords)) return failures
+    return this.#take(await this.#fetch(limits), limits.maxBytes)
   }
 
   #live(): Slot[] {
@@ -135,22 +135,36 @@ export class IggyReader implements LogReader {
   async #survey(): Promise<PartitionRead[]> {
     const slots = this.#live()
     const views = await this.#look(slots)
-    const failures: PartitionRead[] = []
-    for (const slot of slots) {
-      const error = await this.#observe(slot, views.get(keyOf(slot.position)))
-      if (error !== undefined && this.#slots.includes(slot)) failures.push(failed(slot, error))
-    }
-    return failures
+    return this.#tell(slots.map((slot) => [slot, () => this.#observe(slot, views.get(keyOf(slot.position)))]))
   }
 
-  async #observe(slot: Slot, view: TopicView | MillraceError | undefined): Promise<MillraceError | undefined> {
+  /**
+   * What there is to tell of slots that are still the reader's. A failure that a pause may mend is thrown only when there is nothing else:
+   * what was told of other slots must not be lost with it, and the next round comes upon it again.
+   */
+  async #tell(acts: readonly (readonly [Slot, () => Promise<PartitionRead | undefined>])[]): Promise<PartitionRead[]> {
+    const reads: PartitionRead[] = []
+    let obstacle: { readonly error: unknown } | undefined
+    for (const [slot, act] of acts) {
+      if (!this.#slots.includes(slot)) continue
+      try {
+        const read = await act()
+        if (read !== undefined && this.#slots.includes(slot)) reads.push(read)
+      } catch (error) {
+        obstacle ??= { error }
+      }
+    }
+    if (obstacle !== undefined && reads.length === 0) throw obstacle.error
+    return reads
+  }
+
+  async #observe(slot: Slot, view: TopicView | MillraceError | undefined): Promise<PartitionRead | undefined> {
     const found = checkHistory(slot, view)
-    if (isError(found)) return found
+    if (isError(found)) return failed(slot, found)
     slot.head = endOf(found)
     if (found.messagesCount > 0n) slot.bytesPerRecord = Math.max(1, Number(found.sizeBytes / found.messagesCount))
-    return slot.offset > slot.head
-      ? this.#places.outOfRange({ ...slot.position, offset: slot.offset }, found)
-      : undefined
+    if (slot.offset <= slot.head) return undefined
+    return failed(slot, await this.#places.outOfRange({ ...slot.position, offset: slot.offset }, found))
   }
 
   /** The topics of these slots as they are now, each once. A topic that is not there is an answer, too. */
@@ -197,19 +211,30 @@ export class IggyReader implements LogReader {
     }
   }
 
-  /** Hands over what belongs to the history that each slot is in, in whole batches: what is above the limit is polled again. */
+  /**
+   * Hands over what belongs to the history that each slot is in, in whole batches: what is above the limit is polled again. All topics are
+   * looked at, so that partitions at whose end the reader stood are not forgotten while others flow.
+   */
   async #take(fetched: readonly Fetched[], maxBytes: number): Promise<PartitionRead[]> {
-    const views = await this.#look(fetched.map(({ slot }) => slot))
-    const reads: PartitionRead[] = []
+    const slots = this.#live()
+    const views = await this.#look(slots)
+    const answers: Fetched[] = []
     let room = maxBytes
     for (const whole of fetched) {
-      const answer = { ...whole, batches: fitting(whole.batches, room, room === maxBytes) }
-      if (answer.batches.length === 0 && whole.batches.length > 0) continue
-      room -= answer.batches.reduce((sum, { bytes }) => sum + bytes, 0)
-      const read = await this.#judge(answer, views.get(keyOf(answer.slot.position)))
-      if (read !== undefined && this.#slots.includes(answer.slot)) reads.push(read)
+      if (!this.#slots.includes(whole.slot)) continue
+      const batches = fitting(whole.batches, room, room === maxBytes)
+      if (batches.length === 0 && whole.batches.length > 0) continue
+      room -= batches.reduce((sum, { bytes }) => sum + bytes, 0)
+      answers.push({ ...whole, batches })
     }
-    return reads
+    const polled = new Set(fetched.map(({ slot }) => slot))
+    const others = slots.filter((slot) => !polled.has(slot))
+    return this.#tell([
+      ...answers.map(
+        (answer) => [answer.slot, () => this.#judge(answer, views.get(keyOf(answer.slot.position)))] as const,
+      ),
+      ...others.map((slot) => [slot, () => this.#observe(slot, views.get(keyOf(slot.position)))] as const),
+    ])
   }
 
   async #judge(answer: Fetched, view: TopicView | MillraceError | undefined): Promise<PartitionRead | undefined> {

@@ -13,7 +13,7 @@ export interface Requests {
   assertOpen(): void
 }
 
-/** Numbers of the server's refusals that a facet gives a meaning of its own (section 13). */
+/** Numbers of the server's refusals that a facet gives a meaning of its own (iggy-wire.md: Refusals). */
 export const code: typeof errorCodes & { readonly streamExists: 1012; readonly topicExists: 2013 } = {
   ...errorCodes,
   streamExists: 1012,

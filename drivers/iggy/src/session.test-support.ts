@@ -25,11 +25,10 @@ export class Bench implements AsyncDisposable {
   readonly iggy: MemoryIggy
   readonly session: Session
   readonly clock: Clock
-  #batches = 0
 
   static async open(clock: Clock = systemClock): Promise<Bench> {
     const iggy = await MemoryIggy.start()
-    return new Bench(iggy, await connectTo(iggy, clock), clock)
+    return new Bench(iggy, await connectTo(iggy, { clock }), clock)
   }
 
   private constructor(iggy: MemoryIggy, session: Session, clock: Clock) {
@@ -44,19 +43,8 @@ export class Bench implements AsyncDisposable {
     return this.session.catalog.createTopic({ stream: "s", topic }, { ...plainSpec, ...settings })
   }
 
-  async append(topic: TopicDescription, payloads: readonly string[], partition = 0): Promise<bigint | undefined> {
-    const writer = this.session.log.writer(topic, partition, { records: 10_000, bytes: 1 << 20 })
-    for (const payload of payloads) {
-      const record = { payload: Buffer.from(payload), key: null, headers: Headers.empty, id: undefined }
-      writer.tryAppend({ ...record, timestampMicros: undefined })
-    }
-    const id = batchId(1_000, 1, BigInt(++this.#batches))
-    const batch = writer.seal({ id, timestampMicros: 1_764_288_000_000_000n, resend: false })
-    try {
-      return (await this.session.log.append(batch, {})).base
-    } finally {
-      batch.release()
-    }
+  append(topic: TopicDescription, payloads: readonly string[], partition = 0): Promise<bigint | undefined> {
+    return appendTo(this.session, topic, payloads, partition)
   }
 
   reader(topic: TopicDescription, offset = 0n, partition = 0): LogReader {
@@ -72,11 +60,36 @@ export class Bench implements AsyncDisposable {
 }
 
 let seed = 0
+let batches = 0
 
-/** Another session on the same server. */
-export function connectTo(iggy: MemoryIggy, clock: Clock = systemClock): Promise<Session> {
+/** One batch; answers the offset of its first record. */
+export async function appendTo(
+  session: Session,
+  topic: TopicDescription,
+  payloads: readonly string[],
+  partition = 0,
+): Promise<bigint | undefined> {
+  const writer = session.log.writer(topic, partition, { records: 10_000, bytes: 1 << 20 })
+  for (const payload of payloads) {
+    const record = { payload: Buffer.from(payload), key: null, headers: Headers.empty, id: undefined }
+    writer.tryAppend({ ...record, timestampMicros: undefined })
+  }
+  const id = batchId(1_000, 1, BigInt(++batches))
+  const batch = writer.seal({ id, timestampMicros: 1_764_288_000_000_000n, resend: false })
+  try {
+    return (await session.log.append(batch, {})).base
+  } finally {
+    batch.release()
+  }
+}
+
+/** Another session on the same server, or on the port of a proxy before it. */
+export function connectTo(
+  iggy: MemoryIggy,
+  { clock = systemClock, port = iggy.server.port }: { readonly clock?: Clock; readonly port?: number } = {},
+): Promise<Session> {
   const target = {
-    addresses: [{ host: "127.0.0.1", port: iggy.server.port }],
+    addresses: [{ host: "127.0.0.1", port }],
     credentials: { username: "iggy", password: "iggy" },
     heartbeatMs: 5_000,
     requestTimeoutMs: 5_000,
@@ -100,4 +113,13 @@ export async function polled(reader: LogReader, limits: Partial<ReadLimits> = {}
       Array.from({ length: batch.count }, (_, index) => Buffer.from(batch.payload(index) ?? []).toString()),
     )
   })
+}
+
+/** Asks until there is an answer; the test's own time limit bounds it. */
+export async function eventually<T>(ask: () => Promise<T | undefined>): Promise<T> {
+  for (;;) {
+    const answer = await ask()
+    if (answer !== undefined) return answer
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
 }

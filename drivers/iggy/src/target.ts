@@ -13,7 +13,7 @@ import type { WireVersion } from "./wire/version.ts"
 /** Where servers listen for TCP. */
 const defaultPort = 8090
 
-/** The options of a connection string, by the names that Apache Iggy's own have where it has them (section 16). */
+/** The options of a connection string, by the names that Apache Iggy's own have where it has them (iggy-wire.md: Connection strings). */
 export const iggyOptions: Readonly<Record<string, OptionKind>> = {
   /** How often a sign of life is sent; 5 s. A server evicts members of groups that are silent for longer than its own limit. */
   heartbeat_interval: "duration",

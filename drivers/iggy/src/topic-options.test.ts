@@ -18,7 +18,7 @@ test("every batch is in its file before it is confirmed; synced has the file syn
   }
 })
 
-// The kinds and bounds are those of section 11.
+// The kinds and bounds are those of iggy-wire.md: Topic options.
 test("sizes and times have the kinds that the server takes, within its bounds", () => {
   const size = fc.bigInt({ min: 1n << 20n, max: 1n << 45n })
   fc.assert(

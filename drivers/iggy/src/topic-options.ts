@@ -1,4 +1,4 @@
-/** A topic's settings as Apache Iggy's options, and back (section 11). */
+/** A topic's settings as Apache Iggy's options, and back (iggy-wire.md: Topic options). */
 import { type Durability, HeaderValue, InvalidError, type TopicDescription, type TopicSpec } from "@millrace/contract"
 import { withoutLimit } from "./codec/catalog-structures.ts"
 import { type Options, optionValue } from "./codec/options.ts"

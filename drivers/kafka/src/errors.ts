@@ -103,6 +103,15 @@ const classNames: Partial<Record<ErrorKind, string>> = {
   corruption: "CorruptionError",
 }
 
+/** The same failure with another outcome. */
+export function withOutcome(error: MillraceError, outcome: "rejected" | "unknown"): MillraceError {
+  if (error.outcome === outcome) return error
+  const { kind, message, retryable, context, cause } = error
+  const same = new MillraceError(kind, message, { retryable, outcome, context, cause })
+  same.name = error.name
+  return same
+}
+
 /** Whether the code says that the leader is another, or that this one does not know enough yet: look it up again. */
 export function meansOtherLeader(code: number): boolean {
   return meanings[code]?.kind === "not-leader"

@@ -19,6 +19,7 @@ test("a URL without options takes the defaults, and Kafka's port", () => {
   assert.equal(settings.clientId, "millrace")
   assert.equal(settings.requestTimeoutMs, 30_000)
   assert.equal(settings.compression, "none")
+  assert.equal(settings.groupProtocol, "auto")
 })
 
 test("options are taken as they are given", () => {
@@ -28,6 +29,7 @@ test("options are taken as they are given", () => {
     compression: "zstd",
     fetchMaxWait: 0,
     partitionFetchBytes: 4096,
+    groupProtocol: "classic",
   }
   const settings = kafkaSettings({ ...target, options })
   assert.equal(settings.clientId, "me")
@@ -35,6 +37,7 @@ test("options are taken as they are given", () => {
   assert.equal(settings.compression, "zstd")
   assert.equal(settings.fetch.fetchMaxWaitMs, 0)
   assert.equal(settings.fetch.partitionFetchBytes, 4096)
+  assert.equal(settings.groupProtocol, "classic")
 })
 
 test("what cannot work is refused with what is allowed", () => {
@@ -43,6 +46,10 @@ test("what cannot work is refused with what is allowed", () => {
   refused(
     { options: { compression: "brotli" } },
     { kind: "invalid", message: /"brotli": none, gzip, snappy, lz4, zstd/ },
+  )
+  refused(
+    { options: { groupProtocol: "share" } },
+    { kind: "invalid", message: /groupProtocol is "share": auto, consumer, classic are allowed/ },
   )
   refused({ options: { requestTimeout: 0 } }, { kind: "invalid", message: /requestTimeout is 0: 1 to/ })
   refused({ options: { fetchMaxBytes: 2 ** 31 } }, { kind: "invalid", message: /fetchMaxBytes is 2147483648/ })

@@ -2,6 +2,7 @@
 import { type ConnectTarget, InvalidError, type OptionKind, UnsupportedError } from "@millrace/contract"
 import type { CodecName } from "./compression/codecs.ts"
 import { defaultFetchSettings, type FetchSettings } from "./fetch/settings.ts"
+import type { GroupProtocolChoice } from "./groups/group-coordinator.ts"
 
 /** Kafka's own port. */
 const defaultPort = 9092
@@ -22,6 +23,8 @@ export const kafkaOptions: Readonly<Record<string, OptionKind>> = {
   partitionFetchBytes: "size",
   /** How long a broker may keep a fetch that it has nothing for. Default 500 ms. */
   fetchMaxWait: "duration",
+  /** How members of groups take part: auto (default: KIP-848 where the cluster offers it), consumer (only so) or classic. */
+  groupProtocol: "text",
 }
 
 export interface KafkaSettings {
@@ -31,9 +34,11 @@ export interface KafkaSettings {
   readonly compression: CodecName
   readonly metadataAgeMs: number
   readonly fetch: FetchSettings
+  readonly groupProtocol: GroupProtocolChoice
 }
 
 const codecs: readonly CodecName[] = ["none", "gzip", "snappy", "lz4", "zstd"]
+const groupProtocols: readonly GroupProtocolChoice[] = ["auto", "consumer", "classic"]
 
 /** The limits of durations and sizes: what the protocol's fields hold. */
 const longestMs = 0x7fff_ffff
@@ -62,20 +67,19 @@ export function kafkaSettings(target: ConnectTarget): KafkaSettings {
     bootstrap: target.hosts.map(({ host, port }) => ({ host, port: port ?? defaultPort })),
     clientId: String(options.clientId ?? "millrace"),
     requestTimeoutMs: within("requestTimeout", 30_000, [1, longestMs]),
-    compression: codecOf(options.compression),
+    compression: oneOf(codecs, "compression", options.compression ?? "none"),
     metadataAgeMs: within("metadataAge", 300_000, [1, longestMs]),
     fetch: {
       fetchMaxBytes: within("fetchMaxBytes", defaultFetchSettings.fetchMaxBytes, [1, largestBytes]),
       partitionFetchBytes: within("partitionFetchBytes", defaultFetchSettings.partitionFetchBytes, [1, largestBytes]),
       fetchMaxWaitMs: within("fetchMaxWait", defaultFetchSettings.fetchMaxWaitMs, [0, longestMs]),
     },
+    groupProtocol: oneOf(groupProtocols, "groupProtocol", options.groupProtocol ?? "auto"),
   }
 }
 
-function codecOf(value: unknown): CodecName {
-  const codec = codecs.find((name) => name === (value ?? "none"))
-  if (codec === undefined) {
-    throw new InvalidError(`option compression is ${JSON.stringify(value)}: ${codecs.join(", ")} are allowed`)
-  }
-  return codec
+function oneOf<T extends string>(allowed: readonly T[], option: string, value: unknown): T {
+  const found = allowed.find((name) => name === value)
+  if (found !== undefined) return found
+  throw new InvalidError(`option ${option} is ${JSON.stringify(value)}: ${allowed.join(", ")} are allowed`)
 }

@@ -56,14 +56,14 @@ export class KafkaSession implements Session {
 
   constructor(cluster: Cluster, { settings, manifest, clock, random }: SessionParts) {
     const facts = new TopicFacts()
-    const { compression, fetch } = settings
+    const { compression, fetch, groupProtocol } = settings
     const pauses = new Pauses(clock)
     this.#pauses = pauses
     this.manifest = manifest
     this.#cluster = cluster
     this.#log = new KafkaPartitionLog({ cluster, clock, random, pauses, facts, compression, fetch })
-    this.#offsets = new KafkaOffsetStore({ cluster, clock, random })
-    this.#groups = new KafkaGroupCoordinator({ cluster, clock, random })
+    this.#offsets = new KafkaOffsetStore({ cluster, clock, random, pauses })
+    this.#groups = new KafkaGroupCoordinator({ cluster, clock, random, pauses, protocol: groupProtocol })
     this.#catalog = new KafkaCatalog({ cluster, clock, pauses, facts })
     this.catalog = this.#catalog
     this.log = this.#log

@@ -232,3 +232,55 @@ test("partitions that are added share the topic's size and its life", { timeout 
     [300_000, 300_000, 300_000],
   )
 })
+
+test("the window of duplicates is told as the server keeps it: never longer than records live", {
+  timeout,
+}, async (t) => {
+  const both = await pair(t)
+  if (both === undefined) return
+  const { session, nc } = both
+  const place = { stream: "shop", topic: "brief" }
+  const made = await session.catalog.createTopic(place, { ...spec, partitions: 2, expireAfterMs: 5_000 })
+  assert.equal(made.deduplicationWindowMs, 5_000)
+  assert.equal((await session.catalog.describeTopic(place)).deduplicationWindowMs, 5_000)
+  assert.equal((await session.catalog.addPartitions(place, 1)).deduplicationWindowMs, 5_000)
+  const none = await session.catalog.createTopic(
+    { stream: "shop", topic: "none" },
+    { ...spec, deduplicationWindowMs: 0 },
+  )
+  assert.equal(none.deduplicationWindowMs, 0)
+  // An administrator may shorten it behind our back.
+  const manager = await jetstreamManager(nc)
+  await manager.streams.update("millrace_shop_brief_0", { duplicate_window: 1_000_000_000 })
+  assert.equal((await session.catalog.describeTopic(place)).deduplicationWindowMs, 1_000)
+})
+
+test("topics without a stream make no stream: it is not listed, and cannot be deleted", { timeout }, async (t) => {
+  const both = await pair(t)
+  if (both === undefined) return
+  const { session } = both
+  await session.catalog.createTopic({ stream: "", topic: "bare" }, spec)
+  await session.catalog.createTopic({ stream: "shop", topic: "orders" }, spec)
+  assert.deepEqual(
+    (await session.catalog.listStreams()).map(({ stream }) => stream),
+    ["shop"],
+  )
+  const refused = await failure(session.catalog.deleteStream(""))
+  assert.equal(refused.kind, "invalid")
+  assert.equal(refused.outcome, "rejected")
+  assert.equal((await session.catalog.describeTopic({ stream: "", topic: "bare" })).partitions.length, 1)
+})
+
+test("a deletion that is cut off behind its first step is in doubt, not refused", { timeout }, async (t) => {
+  const shop = await Shop.open(t, { proxied: true })
+  if (shop === undefined) return
+  const session = await shop.session()
+  const place = { stream: "shop", topic: "orders" }
+  await session.catalog.createTopic(place, { ...spec, partitions: 2 })
+  // What is asked for last, after the topic is gone, only reads.
+  shop.server.proxies[0]?.cutBeforeReply({ request: (bytes) => Buffer.from(bytes).includes("STREAM.LIST") })
+  const cut = await failure(session.catalog.deleteTopic(place))
+  assert.deepEqual([cut.kind, cut.outcome, cut.retryable], ["connection", "unknown", true])
+  const other = await shop.directSession()
+  assert.equal((await failure(other.catalog.describeTopic(place))).kind, "not-found")
+})

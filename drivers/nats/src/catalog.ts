@@ -159,7 +159,12 @@ export class NatsCatalog implements Catalog {
     )
     const grown = { [metadataKeys.partitions]: String(total) }
     const first = await this.#update(layout.config, { metadata: { ...layout.config.metadata, ...grown } })
-    if (spec.maxBytes !== undefined) await this.#shareBytes(layoutOf(layout, first), spec.maxBytes)
+    const { maxBytes } = spec
+    if (maxBytes !== undefined) {
+      await afterwards(`the partitions of topic ${described(layout)} are added`, () =>
+        this.#shareBytes(layoutOf(layout, first), maxBytes),
+      )
+    }
     return this.describeTopic(name)
   }
 
@@ -182,7 +187,11 @@ export class NatsCatalog implements Catalog {
   /** Removes every record; offsets go on counting. An id that was stored before still counts as a duplicate within the window. */
   async purgeTopic(name: TopicName): Promise<void> {
     const layout = await this.#layouts.find(name)
-    await inGroups(streamNamesOf(layout), (stream) => this.#change(stream, layout, "PURGE", {}))
+    const [first, ...later] = streamNamesOf(layout) as [string, ...string[]]
+    await this.#change(first, layout, "PURGE", {})
+    await afterwards(`partition 0 of topic ${described(layout)} is purged`, () =>
+      inGroups(later, (stream) => this.#change(stream, layout, "PURGE", {})),
+    )
   }
 
   async deleteTopic(name: TopicName): Promise<void> {
@@ -190,12 +199,20 @@ export class NatsCatalog implements Catalog {
     const [first, ...later] = streamNamesOf(layout) as [string, ...string[]]
     await this.#change(first, layout, "DELETE")
     this.#layouts.forget(name)
-    await inGroups(later, (stream) => this.#deleteIfThere(stream))
-    if (later.length > 0) await this.#removeLeftovers(layout)
-    await this.#forgetOffsets({ stream: layout.stream, topic: layout.topic })
+    await afterwards(`topic ${described(layout)} is deleted`, async () => {
+      await inGroups(later, (stream) => this.#deleteIfThere(stream))
+      if (later.length > 0) await this.#removeLeftovers(layout)
+      await this.#forgetOffsets({ stream: layout.stream, topic: layout.topic })
+    })
   }
 
+  /** @throws InvalidError for the stream "": topics without a stream do not belong together */
   async deleteStream(stream: string): Promise<void> {
+    if (stream === "") {
+      throw new InvalidError('the stream "" cannot be deleted: it is every topic that has no stream', {
+        context: { stream },
+      })
+    }
     const infos = await this.#lists.infos(firstPartitionsOf(stream))
     for (const info of infos) {
       const layout = layoutIn(stream, info)
@@ -340,6 +357,18 @@ async function inGroups<T, R>(items: readonly T[], each: (item: T) => Promise<R>
     }
   }
   return results
+}
+
+/** What follows on a step that is done: its failure leaves the whole in doubt, whatever it says of itself. */
+async function afterwards(done: string, work: () => Promise<unknown>): Promise<void> {
+  try {
+    await work()
+  } catch (cause) {
+    if (!(cause instanceof MillraceError)) throw cause
+    const { kind, retryable, context } = cause
+    const message = `${done}, but not all that belongs to it was done: ${cause.message}`
+    throw new MillraceError(kind, message, { retryable, outcome: "unknown", context, cause })
+  }
 }
 
 function alreadyExists({ stream, topic }: TopicName, cause?: unknown): AlreadyExistsError {

@@ -35,6 +35,9 @@ test("where nobody listens, connecting fails at once and names the place", { tim
   assert.equal(error.kind, "connection")
   assert.equal(error.outcome, "rejected")
   assert.ok(error.message.includes(`127.0.0.1:${port}`), error.message)
+  const hosts = [{ host: "::1", port }]
+  const six = await failure(natsDriver.connect(targetOf(port, { hosts }), { timeoutMs: 5_000 }))
+  assert.ok(six.message.includes(`[::1]:${port}`), six.message)
   const silent = await failure(natsDriver.connect(targetOf(dead), { timeoutMs: 300 }))
   assert.ok(["timeout", "connection"].includes(silent.kind), silent.message)
   assert.equal(silent.outcome, "rejected")

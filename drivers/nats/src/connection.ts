@@ -284,7 +284,7 @@ export function parseApiReply<T>(data: Uint8Array, what: string): T {
 function clientOptions(target: ConnectTarget, timeoutMs: number, pace: ReconnectPace): ConnectionOptions {
   const { username, password } = target
   return {
-    servers: target.hosts.map(({ host, port }) => `${host.includes(":") ? `[${host}]` : host}:${port ?? 4222}`),
+    servers: addressesOf(target),
     ...(username === undefined ? {} : { user: username }),
     ...(password === undefined ? {} : { pass: password }),
     name: "millrace",
@@ -302,13 +302,18 @@ function clientOptions(target: ConnectTarget, timeoutMs: number, pace: Reconnect
   }
 }
 
+/** `host:port` of each server, an IPv6 address in brackets. */
+function addressesOf({ hosts }: ConnectTarget): string[] {
+  return hosts.map(({ host, port }) => `${host.includes(":") ? `[${host}]` : host}:${port ?? 4222}`)
+}
+
 /** The client's own connect can neither be aborted nor bounded over several servers: what comes too late is closed. */
 async function firstConnection(
   settings: ConnectionOptions,
   target: ConnectTarget,
   { timeoutMs, signal, clock }: SessionOptions & ConnectionParts,
 ): Promise<NatsConnection> {
-  const where = target.hosts.map(({ host, port }) => `${host}:${port ?? 4222}`).join(", ")
+  const where = addressesOf(target).join(", ")
   if (signal?.aborted) throw new CancelledError("connecting was aborted before it began", { cause: signal.reason })
   const attempt = dial(settings)
   const { promise: given, reject: giveUp } = Promise.withResolvers<never>()

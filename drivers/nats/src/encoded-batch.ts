@@ -1,13 +1,14 @@
 import { DecodeError, type EncodedBatch, type Headers, type MessageId } from "@millrace/contract"
-import { decodeRecord, plainBytes, type RecordParts } from "./header-block.ts"
+import { decodeRecord, type RecordParts, tellsNull } from "./header-block.ts"
 
 /** One message as it was read: bytes of the client's buffer, undecoded. Made once a message, by the reader. */
 export interface StoredMessage {
   /** The sequence in the JetStream stream: the offset plus 1. */
   readonly sequence: number
-  /** The header block from `NATS/1.0` on, `undefined` when the message has none. */
-  readonly headers: Uint8Array | undefined
-  readonly payload: Uint8Array
+  /** The header block from `NATS/1.0` on, if there is one, and the payload behind it. */
+  readonly raw: Uint8Array
+  /** Bytes of the header block; 0 when there is none. */
+  readonly headBytes: number
   /** The append time in µs, looked up only when it is asked for. */
   timestampMicros(): bigint
 }
@@ -52,7 +53,10 @@ export class NatsBatch implements EncodedBatch {
   }
 
   payload(index: number): Uint8Array | null {
-    return this.#record(index).nullPayload ? null : plainBytes(this.#message(index).payload)
+    const { raw, headBytes } = this.#message(index)
+    if (headBytes > 0 && tellsNull(raw, headBytes)) return null
+    // A plain array: the client's is a Node Buffer.
+    return new Uint8Array(raw.buffer, raw.byteOffset + headBytes, raw.length - headBytes)
   }
 
   key(index: number): Uint8Array | null {
@@ -83,7 +87,8 @@ export class NatsBatch implements EncodedBatch {
   #record(index: number): RecordParts {
     const known = this.#decoded[index]
     if (known !== undefined) return known
-    const record = decodeRecord(this.#message(index).headers)
+    const { raw, headBytes } = this.#message(index)
+    const record = decodeRecord(headBytes === 0 ? undefined : raw.subarray(0, headBytes))
     this.#decoded[index] = record
     return record
   }

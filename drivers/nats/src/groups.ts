@@ -13,6 +13,9 @@ import { type GroupMembership, openMembership } from "./membership.ts"
 import { type MembershipTarget, type MembershipTools, noGroup } from "./membership-calls.ts"
 import { described } from "./topic-layout.ts"
 
+/** How long leaving all groups may hold up the end of a session, in ms: many times what a server needs that answers. */
+const longestLeaveMs = 2_000
+
 export class NatsGroups implements GroupCoordinator {
   readonly #tools: MembershipTools
   readonly #members = new Set<GroupMembership>()
@@ -86,12 +89,19 @@ export class NatsGroups implements GroupCoordinator {
   }
 
   /**
-   * Leaves every group; to be called before the connection is closed. Members that the bucket could not be told of are taken for dead
-   * after their session time-out, since their heartbeats have ended.
+   * Leaves every group, within 2 s; to be called before the connection is closed, which ends what is still under way. Members that the
+   * bucket could not be told of are taken for dead after their session time-out, since their heartbeats have ended.
    */
   close(): Promise<void> {
-    this.#closed ??= this.#leaveAll()
+    this.#closed ??= this.#leaveInTime()
     return this.#closed
+  }
+
+  async #leaveInTime(): Promise<void> {
+    const { promise: late, resolve } = Promise.withResolvers<void>()
+    const timer = this.#tools.connection.clock.setTimer(longestLeaveMs, resolve)
+    await Promise.race([this.#leaveAll(), late])
+    timer.cancel()
   }
 
   async #leaveAll(): Promise<void> {

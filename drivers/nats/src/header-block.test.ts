@@ -3,7 +3,7 @@ import { test } from "node:test"
 import { Headers, HeaderValue, type WireRecord } from "@millrace/contract"
 import { MsgHdrsImpl, headers as natsHeaders } from "@nats-io/nats-core/internal"
 import fc from "fast-check"
-import { decodeRecord, headerLines, preamble, type RecordParts } from "./header-block.ts"
+import { decodeRecord, headerLines, preamble, type RecordParts, tellsNull } from "./header-block.ts"
 
 const bytes = (text: string): Buffer => Buffer.from(text, "utf8")
 const record = (parts: Partial<WireRecord>): WireRecord => ({
@@ -186,36 +186,47 @@ test("headers that contradict themselves are a DecodeError, and the rest of the 
   assert.throws(() => decoded("millrace-time: soon\r\n").originTimestampMicros, { kind: "decode" })
 })
 
-test("any bytes are read or refused, never anything else", () => {
-  const lines = fc.array(
-    fc.oneof(
-      fc.string({ unit: "binary", maxLength: 20 }),
-      fc.constantFrom("\r\n", "Nats-Msg-Id:", "millrace-types: 22", "millrace-key: ", "a: b", "NATS/1.0 503"),
-    ),
-    { maxLength: 10 },
-  )
-  fc.assert(
-    fc.property(
+const anyBlock = fc.oneof(
+  fc
+    .array(
       fc.oneof(
-        lines.map((some) => bytes(some.join(""))),
-        fc.uint8Array({ maxLength: 80 }),
+        fc.string({ unit: "binary", maxLength: 20 }),
+        fc.constantFrom(
+          ...["\r\n", "\r", "\n", "Nats-Msg-Id:", "millrace-types: 22", "millrace-key: ", "a: b", "NATS/1.0 503"],
+          ...["millrace-null: 1", "\r\nmillrace-null:", "\r\nmillrace-null"],
+        ),
       ),
-      (some) => {
-        const parts = decodeRecord(some)
-        for (const look of [
-          () => parts.headers(),
-          () => parts.key,
-          () => parts.id,
-          () => parts.originTimestampMicros,
-        ]) {
-          try {
-            look()
-          } catch (error) {
-            assert.equal((error as { kind?: string }).kind, "decode", String(error))
-          }
+      { maxLength: 10 },
+    )
+    .map((some) => bytes(some.join(""))),
+  fc.uint8Array({ maxLength: 80 }),
+)
+
+test("an absent payload is told alike by the quick look and by the whole reading, whatever comes behind the block", () => {
+  const null0 = block("Nats-Msg-Id: x\r\nmillrace-null: 1\r\n")
+  assert.equal(tellsNull(null0, null0.length), true)
+  assert.equal(decodeRecord(null0).nullPayload, true)
+  fc.assert(
+    fc.property(anyBlock, fc.uint8Array({ maxLength: 20 }), (some, payload) => {
+      const raw = Buffer.concat([some, payload])
+      assert.equal(tellsNull(raw, some.length), decodeRecord(some).nullPayload)
+    }),
+    { numRuns: 5_000 },
+  )
+})
+
+test("any bytes are read or refused, never anything else", () => {
+  fc.assert(
+    fc.property(anyBlock, (some) => {
+      const parts = decodeRecord(some)
+      for (const look of [() => parts.headers(), () => parts.key, () => parts.id, () => parts.originTimestampMicros]) {
+        try {
+          look()
+        } catch (error) {
+          assert.equal((error as { kind?: string }).kind, "decode", String(error))
         }
-      },
-    ),
+      }
+    }),
     { numRuns: 500 },
   )
 })

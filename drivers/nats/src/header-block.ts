@@ -35,12 +35,12 @@ export const preamble: string = "NATS/1.0\r\n"
 /** The header of a message's id, looked up by the server within the stream's window. */
 export const messageIdName: string = "Nats-Msg-Id"
 
-const lineEnd = "\r\n"
 const noBytes = Buffer.alloc(0)
 const nullName = "millrace-null"
 const keyName = "millrace-key"
 const timeName = "millrace-time"
 const escapedName = "millrace-name-"
+const nullLine = Buffer.from(`${nullName}:`, "latin1")
 const ownNames = new Set([nullName, keyName, timeName, headerKindsName])
 
 /** The lines of a record's own parts and headers, each with its end; empty when there are none. The id is not among them. */
@@ -107,14 +107,14 @@ export class RecordParts {
     this.#block = block === undefined ? noBytes : Buffer.from(block.buffer, block.byteOffset, block.byteLength)
     const lines: Line[] = []
     let absent = false
-    let end = this.#block.indexOf(lineEnd)
+    let end = lineEndIn(this.#block, 0)
     while (end >= 0) {
       const start = end + 2
-      end = this.#block.indexOf(lineEnd, start)
+      end = lineEndIn(this.#block, start)
       if (start >= this.#block.length || end === start) break
       const stop = end < 0 ? this.#block.length : end
-      const colon = this.#block.indexOf(0x3a, start)
-      if (colon < 0 || colon >= stop) {
+      const colon = colonIn(this.#block, start, stop)
+      if (colon < 0) {
         this.#malformed ??= this.#block.toString("utf8", start, Math.min(stop, start + 40))
         continue
       }
@@ -220,6 +220,38 @@ export class RecordParts {
   }
 }
 
+/**
+ * Whether a header block says that the payload is absent: what `RecordParts.nullPayload` tells, for readers that want nothing else.
+ * @param bytes A block, perhaps with a payload behind it. @param length Of the block.
+ */
+export function tellsNull(bytes: Uint8Array, length: number): boolean {
+  let start = lineEndIn(bytes, 0) + 2
+  while (start >= 2 && start < length) {
+    if (bytes[start] === 0x6d && isNullLine(bytes, start)) return start + nullLine.length <= length
+    const end = lineEndIn(bytes, start)
+    if (end === start) return false
+    start = end + 2
+  }
+  return false
+}
+
+function isNullLine(bytes: Uint8Array, start: number): boolean {
+  for (let at = 0; at < nullLine.length; at++) if (bytes[start + at] !== nullLine[at]) return false
+  return true
+}
+
+/** Where the next line break begins; -1 when there is none. */
+function lineEndIn(bytes: Uint8Array, from: number): number {
+  let feed = bytes.indexOf(0x0a, from + 1)
+  while (feed >= 0 && bytes[feed - 1] !== 0x0d) feed = bytes.indexOf(0x0a, feed + 1)
+  return feed < 0 ? -1 : feed - 1
+}
+
+function colonIn(bytes: Uint8Array, start: number, stop: number): number {
+  for (let at = start; at < stop; at++) if (bytes[at] === 0x3a) return at
+  return -1
+}
+
 /** Where a line begins, its colon and its end, without the line break. */
 interface Line {
   readonly start: number
@@ -261,7 +293,7 @@ function unbase64(text: string, what: string): Uint8Array {
 }
 
 /** The same bytes without the methods of a `Buffer`, which never leave this package. */
-export function plainBytes(bytes: Uint8Array): Uint8Array {
+function plainBytes(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict"
 import { type TestContext, test } from "node:test"
-import { type AppendResult, Headers, type MillraceError } from "@millrace/contract"
+import { type AppendResult, Headers, MillraceError } from "@millrace/contract"
 import { systemClock, systemRandom } from "@millrace/runtime"
 import { NatsBatchWriter } from "./batch-writer.ts"
 import { Connection } from "./connection.ts"
@@ -27,12 +27,14 @@ function batchOf(count: number): NatsSealedBatch {
   return writer.seal({ id: 1n << 64n, timestampMicros: 0n, resend: false })
 }
 
-/** What an append of so many records comes to when each message of an ingest is answered so. */
-async function outcome(
+type Answers = (sequence: number) => string | undefined
+
+/** A lane over a server that answers each message of an ingest so; within 300 ms, or not at all. */
+async function laneOver(
   t: TestContext,
-  count: number,
-  answer: (sequence: number) => string | undefined,
-): Promise<AppendResult | MillraceError> {
+  answer: Answers,
+  explainSilence: () => Promise<MillraceError> = () => assert.fail("nobody was silent"),
+): Promise<IngestLane> {
   const sids = new Map<string, number>()
   const port = await impostor(t, (socket) =>
     speak(socket, (line) => {
@@ -52,16 +54,18 @@ async function outcome(
     { clock: systemClock, random: systemRandom },
   )
   t.after(() => connection.close())
-  const lane = new IngestLane({
-    connection,
-    answers: new IngestAnswers(connection),
-    subject,
-    idle: () => {},
-    explainSilence: () => assert.fail("nobody was silent"),
-  })
+  return new IngestLane({ connection, answers: new IngestAnswers(connection), subject, idle: () => {}, explainSilence })
+}
+
+function append(lane: IngestLane, count: number): Promise<AppendResult | MillraceError> {
   const { promise, resolve, reject } = Promise.withResolvers<AppendResult>()
   lane.append({ batch: batchOf(count), count, resolve, reject })
   return promise.catch((error: MillraceError) => error)
+}
+
+/** What an append of so many records comes to. */
+async function outcome(t: TestContext, count: number, answer: Answers): Promise<AppendResult | MillraceError> {
+  return append(await laneOver(t, answer), count)
 }
 
 test("answers that mean nothing leave the batch in doubt, as a protocol error", { timeout }, async (t) => {
@@ -115,4 +119,32 @@ test("the final answer confirms what it counts", { timeout }, async (t) => {
   )
   assert.ok(some instanceof Error)
   assert.equal(some.outcome, "unknown")
+})
+
+test("why nobody listened to one ingest says nothing of the next: what was sent since is in doubt", {
+  timeout,
+}, async (t) => {
+  const asked = Promise.withResolvers<void>()
+  const explained = Promise.withResolvers<MillraceError>()
+  const said: string[] = [""]
+  const lane = await laneOver(
+    t,
+    () => said.pop(),
+    () => {
+      asked.resolve()
+      return explained.promise
+    },
+  )
+  const first = append(lane, 3)
+  await asked.promise
+  const late = await first
+  assert.ok(late instanceof Error)
+  assert.deepEqual([late.kind, late.outcome], ["timeout", "unknown"])
+  await new Promise((resolve) => setImmediate(resolve))
+  await new Promise((resolve) => setImmediate(resolve))
+  const second = append(lane, 3)
+  explained.resolve(new MillraceError("not-leader", "the stream does not answer at present"))
+  const doubtful = await second
+  assert.ok(doubtful instanceof Error)
+  assert.deepEqual([doubtful.kind, doubtful.outcome], ["timeout", "unknown"])
 })

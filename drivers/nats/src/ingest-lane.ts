@@ -161,7 +161,11 @@ export class IngestLane {
   #silent(sequence: number): void {
     // Further answers to this ingest say the same.
     this.#endAnswers?.()
-    void this.#parts.explainSilence().then((error) => this.#handle({ type: "ended", sequence, error }))
+    const ingest = this.#prefix
+    void this.#parts.explainSilence().then((error) => {
+      // Meanwhile the ingest may be over, and what another one has sent is stored or not for reasons of its own.
+      if (this.#prefix === ingest) this.#handle({ type: "ended", sequence, error })
+    })
   }
 
   /** Fails what is under way when nothing was answered for as long as a request may take. */

@@ -87,8 +87,4 @@ export class NatsLog implements PartitionLog {
   watermarks(partitions: readonly TopicPartition[]): Promise<(Watermarks | MillraceError)[]> {
     return this.#places.watermarks(partitions)
   }
-
-  close(): void {
-    this.#lanes.close()
-  }
 }

@@ -1,6 +1,6 @@
 /** A group's member: owns the machine, carries its commands out, and hands what changed to the one who iterates. */
 import { type AssignmentChange, type Claim, type Membership, MillraceError, StorageError } from "@millrace/contract"
-import type { Timer } from "@millrace/runtime"
+import { Signal, Tickets, type Timer } from "@millrace/runtime"
 import type { Subscription } from "@nats-io/transport-node"
 import { claimOf, GroupClaimToken, tokenOf } from "./groups-claim.ts"
 import type { OwnClaim } from "./groups-view.ts"
@@ -38,16 +38,15 @@ export class GroupMembership implements Membership {
   readonly #machine: MembershipMachine
   readonly #join = Promise.withResolvers<void>()
   readonly #over = Promise.withResolvers<void>()
-  readonly #tickets = new Map<number, PromiseWithResolvers<void>>()
+  readonly #tickets: Tickets = new Tickets()
   /** Of the claims that the owner has heard of and not given back. */
   readonly #tokens = new Map<number, GroupClaimToken>()
   readonly #ears: Subscription[]
   #groupId = ""
-  #lastTicket = 0
   #timer: Timer | undefined
   #leave: Promise<void> | undefined
   #end: { readonly error?: MillraceError } | undefined
-  #listeners: (() => void)[] = []
+  readonly #changed: Signal = new Signal()
 
   constructor(target: MembershipTarget, tools: MembershipTools) {
     this.memberId = target.memberId
@@ -67,14 +66,14 @@ export class GroupMembership implements Membership {
     if (claims.length === 0) return Promise.resolve()
     const tokens = claims.flatMap((claim) => tokenOf(claim) ?? [])
     for (const token of tokens) this.#forget(token.mark.number)
-    const { ticket, promise } = this.#newTicket()
+    const { ticket, promise } = this.#tickets.issue()
     this.#handle({ type: "release", nowMs: this.#nowMs, ticket, claims: tokens.map(({ mark }) => mark.number) })
     return promise
   }
 
   leave(): Promise<void> {
     if (this.#leave === undefined) {
-      const { ticket, promise } = this.#newTicket()
+      const { ticket, promise } = this.#tickets.issue()
       this.#leave = promise
       this.#handle({ type: "leave", nowMs: this.#nowMs, ticket })
     }
@@ -96,7 +95,7 @@ export class GroupMembership implements Membership {
       }
       if (this.#end?.error !== undefined) throw this.#end.error
       if (this.#end !== undefined) return endOfChanges()
-      await new Promise<void>((resolve) => this.#listeners.push(resolve))
+      await this.#changed.next()
     }
   }
 
@@ -117,10 +116,10 @@ export class GroupMembership implements Membership {
           this.#arm(command.delayMs)
           break
         case "offer":
-          this.#wake()
+          this.#changed.wake()
           break
         case "settle":
-          this.#settle(command.tickets, command.error)
+          this.#tickets.settle(command.tickets, command.error)
           break
         case "end":
           this.#finish(command)
@@ -188,7 +187,7 @@ export class GroupMembership implements Membership {
     for (const token of this.#tokens.values()) token.void()
     if (end.error !== undefined) this.#join.reject(end.error)
     this.#over.resolve()
-    this.#wake()
+    this.#changed.wake()
   }
 
   #tokenFor(claim: OwnClaim): GroupClaimToken {
@@ -210,28 +209,6 @@ export class GroupMembership implements Membership {
   #forget(number: number): void {
     this.#tokens.get(number)?.void()
     this.#tokens.delete(number)
-  }
-
-  #newTicket(): { readonly ticket: number; readonly promise: Promise<void> } {
-    const ticket = ++this.#lastTicket
-    const resolvers = Promise.withResolvers<void>()
-    this.#tickets.set(ticket, resolvers)
-    return { ticket, promise: resolvers.promise }
-  }
-
-  #settle(tickets: readonly number[], error: MillraceError | undefined): void {
-    for (const ticket of tickets) {
-      const resolvers = this.#tickets.get(ticket)
-      this.#tickets.delete(ticket)
-      if (error === undefined) resolvers?.resolve()
-      else resolvers?.reject(error)
-    }
-  }
-
-  #wake(): void {
-    const listeners = this.#listeners
-    this.#listeners = []
-    for (const listener of listeners) listener()
   }
 
   get #nowMs(): number {

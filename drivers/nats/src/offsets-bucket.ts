@@ -51,7 +51,7 @@ export class OffsetsBucket {
   /**
    * Writes a value; with `ifRevision` only when nothing was written since (0: never). Answers its revision, or `undefined` when
    * something was.
-   * @throws TimeoutError and ConnectionError, outcome `unknown`
+   * @throws TimeoutError and ConnectionError, outcome `unknown`; MillraceError (not-leader, retryable) while nobody takes writes
    */
   async put(
     key: string,
@@ -75,7 +75,9 @@ export class OffsetsBucket {
       } catch (error) {
         if (!(error instanceof NotFoundError)) throw error
         await this.#create()
-        return await write()
+        return await write().catch((again: unknown) => {
+          throw again instanceof NotFoundError ? silent(again) : again
+        })
       }
     } catch (error) {
       if (error instanceof MillraceError && conflicts.has(error.context.errCode)) return undefined
@@ -139,6 +141,13 @@ export class OffsetsBucket {
       throw error
     }
   }
+}
+
+/** The bucket is there, and yet nobody listens: its stream has no leader at present. */
+function silent(cause: NotFoundError): MillraceError {
+  return new MillraceError("not-leader", `the bucket ${bucketName} does not answer at present: ${cause.message}`, {
+    cause,
+  })
 }
 
 interface StoredAnswer {

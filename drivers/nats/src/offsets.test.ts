@@ -129,6 +129,22 @@ describe("offsets over a real server", () => {
   })
 })
 
+describe("a bucket that does not answer at present", () => {
+  test("is waited for: the store failed for now, and stored nothing", async (t) => {
+    const shop = await Shop.open(t)
+    if (shop === undefined) return
+    const session = await shop.session()
+    const topic = await shop.topic(session, orders)
+    const nc = await connect({ servers: `127.0.0.1:${shop.server.ports[0]}` })
+    t.after(() => nc.close())
+    // As in an election: the stream is there, and nobody listens to its subjects.
+    const config = { name: "KV_millrace", subjects: ["elsewhere"] }
+    await nc.request("$JS.API.STREAM.CREATE.KV_millrace", JSON.stringify(config))
+    const [outcome] = await session.offsets.store(reader, [entry(topic, 3n)])
+    assert.deepEqual([outcome?.kind, outcome?.retryable, outcome?.outcome], ["not-leader", true, "rejected"])
+  })
+})
+
 describe("keys and values", () => {
   test("different owners and places never have one key, and every key is one that the bucket takes", () => {
     const name = fc.oneof(fc.string(), fc.constantFrom("", "a", "a.b", "a_b", "_", "*", ">", "a b", "ü", "=61"))

@@ -67,7 +67,12 @@ export class Places {
       readonly name: string
       readonly delivered?: { readonly stream_seq?: number }
     }>(`CONSUMER.CREATE.${streamName}`, { stream_name: streamName, config }, { idempotent: true })
-    await this.#connection.api(`CONSUMER.DELETE.${streamName}.${info.name}`, undefined, { idempotent: true })
+    // Nobody waits for its end: a consumer that the server does not hear of ends by its inactivity.
+    if (this.#connection.connected) {
+      this.#connection.wire.publish(`$JS.API.CONSUMER.DELETE.${streamName}.${info.name}`, "", {
+        payload: new Uint8Array(0),
+      })
+    }
     // The last sequence before the start is the offset of the record at the start.
     const offset = BigInt(info.delivered?.stream_seq ?? 0)
     return offset < first ? first : offset > end ? end : offset

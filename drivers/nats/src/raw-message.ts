@@ -13,12 +13,24 @@ interface MessageParts {
 
 /** The header block as it came, `undefined` when the message has none. A view of the client's buffer, which is never reused. */
 export function rawHeaders(message: Msg): Uint8Array | undefined {
+  const length = rawHeadBytes(message)
+  return length > 0 ? rawBytes(message).subarray(0, length) : undefined
+}
+
+/** The header block as it came, if there is one, and the payload behind it. A view of the client's buffer, which is never reused. */
+export function rawBytes(message: Msg): Uint8Array {
+  return (message as unknown as MessageParts)._rdata ?? noBytes
+}
+
+/** Bytes of the header block; 0 when the message has none. */
+export function rawHeadBytes(message: Msg): number {
   const { _msg, _rdata } = message as unknown as MessageParts
-  const length = _msg?.hdr ?? -1
-  return length > 0 && _rdata !== undefined ? _rdata.subarray(0, length) : undefined
+  return _rdata === undefined ? 0 : Math.max(0, _msg?.hdr ?? 0)
 }
 
 /** The reply subject in bytes, `undefined` when there is none. */
 export function rawReply(message: Msg): Uint8Array | undefined {
   return (message as unknown as MessageParts)._msg?.reply
 }
+
+const noBytes = new Uint8Array(0)

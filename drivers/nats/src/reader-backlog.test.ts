@@ -107,6 +107,43 @@ describe("the budget of a partition", () => {
     assert.deepEqual(budget.request(), { messages: 5, bytes: 99_500 })
   })
 
+  it("asks again while half of its bytes are still to come, so that the server never waits for a request", () => {
+    const budget = new ReaderBudget()
+    budget.share = { records: 16_000, bytes: 1_000_000 }
+    // What the server has open of each request: it serves them one after the other, and ends one whose bytes are used up.
+    const open: { messages: number; bytes: number }[] = []
+    const ask = (): void => {
+      const request = budget.request()
+      if (request === undefined) return
+      budget.pulled(request)
+      open.push({ messages: request.messages, bytes: request.bytes ?? Number.POSITIVE_INFINITY })
+    }
+    ask()
+    let idle = 0
+    for (let came = 0; came < 50_000; came++) {
+      let pull = open[0]
+      while (pull !== undefined && (pull.messages === 0 || pull.bytes < 350)) {
+        if (pull.messages > 0) {
+          budget.ended(pull.messages, pull.bytes)
+          budget.tooLarge()
+        }
+        open.shift()
+        pull = open[0]
+      }
+      if (pull === undefined) {
+        idle++
+        ask()
+        continue
+      }
+      pull.messages--
+      pull.bytes -= 350
+      budget.arrived(350)
+      budget.left(1, 350)
+      ask()
+    }
+    assert.ok(idle <= 1, `the server had nothing to do ${idle} times`)
+  })
+
   it("asks for a message alone and without a limit when it fits into no pull", () => {
     const budget = new ReaderBudget()
     budget.share = { records: 10, bytes: 20_000 }

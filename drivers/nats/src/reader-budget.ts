@@ -4,6 +4,12 @@ import type { PullRequest } from "./reader-consumer.ts"
 /** A lane asks for at least so many bytes at once, however many partitions share a reader's. */
 const leastBytes = 16 * 1024
 
+/** A lane asks for at least so many messages at once, if it may have them, whatever the size of those that came before. */
+const leastRecords = 100
+
+/** How much the last message counts in the mean size: one part of so many. */
+const meanOf = 16
+
 /** So many messages more than asked for are borne: a pull that was taken for ended may still deliver. */
 const unaskedRecords = 1_000
 
@@ -28,6 +34,8 @@ export class ReaderBudget {
   #waitingBytes = 0
   #askedRecords = 0
   #askedBytes = 0
+  /** The size of a message, as of those that came lately; 0 before the first. */
+  #meanBytes = 0
   /** Messages that came since a pull last ended for want of bytes. */
   #served = 0
   /** The next message does not fit into the bytes of any pull: it is asked for alone, without a limit. */
@@ -53,14 +61,18 @@ export class ReaderBudget {
     return this.#askedRecords === 0 && this.request() === undefined
   }
 
-  /** What is to be pulled now, if it is time: when half of the share is used up, so that requests stay few and the server busy. */
+  /**
+   * What is to be pulled now, if it is time: when half of the share is used up, so that requests stay few and the server busy. No more
+   * messages are asked for than the bytes will hold: those that a pull cannot deliver would keep the next one back until it has ended.
+   */
   request(): PullRequest | undefined {
     const records = this.#share.records - this.#waitingRecords - this.#askedRecords
     if (this.#alone)
       return this.#waitingRecords + this.#askedRecords === 0 ? { messages: 1, bytes: undefined } : undefined
     const bytes = this.#share.bytes - this.#waitingBytes - this.#askedBytes
     if (records * 2 < this.#share.records || bytes * 2 < this.#share.bytes) return undefined
-    return { messages: records, bytes }
+    const fitting = this.#meanBytes === 0 ? records : Math.max(leastRecords, Math.ceil(bytes / this.#meanBytes))
+    return { messages: Math.min(records, fitting), bytes }
   }
 
   pulled({ messages, bytes }: PullRequest): void {
@@ -74,6 +86,7 @@ export class ReaderBudget {
     this.#waitingRecords++
     this.#waitingBytes += bytes
     this.#served++
+    this.#meanBytes += this.#meanBytes === 0 ? bytes : (bytes - this.#meanBytes) / meanOf
     const used = Math.max(bytes, Math.ceil(this.#askedBytes / this.#askedRecords))
     if (--this.#askedRecords <= 0) this.#nothingAsked()
     else this.#askedBytes = Math.max(0, this.#askedBytes - used)

@@ -9,7 +9,7 @@
 import { MillraceError } from "@millrace/contract"
 import type { Msg } from "@nats-io/transport-node"
 import type { StoredMessage } from "./encoded-batch.ts"
-import { rawHeaders } from "./raw-message.ts"
+import { rawBytes, rawHeadBytes } from "./raw-message.ts"
 
 const prefix = Buffer.from("$JS.ACK.")
 const dot = 46
@@ -47,14 +47,12 @@ export class ReaderMessage implements StoredMessage {
     this.bytes = (message as unknown as Sized).size()
   }
 
-  get headers(): Uint8Array | undefined {
-    return rawHeaders(this.#message)
+  get raw(): Uint8Array {
+    return rawBytes(this.#message)
   }
 
-  /** A plain array: the client's is a Node Buffer. */
-  get payload(): Uint8Array {
-    const { buffer, byteOffset, byteLength } = this.#message.data
-    return new Uint8Array(buffer, byteOffset, byteLength)
+  get headBytes(): number {
+    return rawHeadBytes(this.#message)
   }
 
   /** The append time: the server's, cut to whole microseconds. @throws MillraceError (protocol) */

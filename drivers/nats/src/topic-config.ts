@@ -98,8 +98,7 @@ export function descriptionOf(layout: TopicLayout, infos: ReadonlyMap<number, St
     ...(maxBytes === undefined ? {} : { maxBytes }),
     durability: "written",
     offsetDurability: "written",
-    deduplicationWindowMs:
-      numberOf(metadata[metadataKeys.deduplicationWindow]) ?? Math.floor((config.duplicate_window ?? 0) / 1e6),
+    deduplicationWindowMs: windowOf(config, numberOf(metadata[metadataKeys.deduplicationWindow])),
     deduplicateIds: layout.own ? metadata[metadataKeys.deduplicateIds] === "true" : true,
     ...(native === undefined ? {} : { native: JSON.parse(native) }),
   }
@@ -121,6 +120,15 @@ export function specOf(layout: TopicLayout): TopicSpec {
 /** Names of all of a topic's JetStream streams, partition 0 first. */
 export function streamNamesOf(layout: TopicLayout): string[] {
   return Array.from({ length: layout.partitionCount }, (_, partition) => partitionStream(layout, partition))
+}
+
+/**
+ * How long the server recognises an id, in ms: what was asked for, or less where records expire sooner or somebody changed the stream.
+ * (The server's shortest window stands for shorter ones, and for none at all.)
+ */
+function windowOf(config: StreamConfig, askedMs: number | undefined): number {
+  const heldMs = Math.floor((config.duplicate_window ?? 0) / 1e6)
+  return Math.min(heldMs, askedMs ?? heldMs)
 }
 
 const largestBytes = 2n ** 53n - 1n

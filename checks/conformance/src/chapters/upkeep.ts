@@ -3,7 +3,7 @@ import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { OffsetOutOfRangeError, type TopicDescription, type TopicSpec } from "@millrace/contract"
 import { until } from "../rig/deadline.ts"
-import { numbered, texts } from "../rig/records.ts"
+import { numbered, type Seen, texts } from "../rig/records.ts"
 import { refused } from "../rig/refusal.ts"
 import { at, type Rig } from "../rig/rig.ts"
 
@@ -88,23 +88,7 @@ export function upkeepChapter(rig: Rig): void {
       const topic = await rig.topic({ expireAfterMs: shortestExpiryMs, ...eagerly(rig) })
       for (let batch = 0; batch < 3; batch++) await rig.append(topic, 0, [weighty(rig, "first")])
       await grownUntil(rig, topic, (first) => first >= 3n)
-      // Records go on expiring meanwhile: what is read lies between what the watermarks say before and after.
-      const before = await rig.watermarks(topic, 0)
-      const seen = await until("a read that no expiry overtakes", () =>
-        rig.readAll(topic, 0).catch((error: unknown) => {
-          if (error instanceof OffsetOutOfRangeError) return undefined
-          throw error
-        }),
-      )
-      const after = await rig.watermarks(topic, 0)
-      const most = Number(before.end - before.first)
-      const least = Number(after.end - after.first)
-      assert.ok(seen.length <= most && seen.length >= least, `${seen.length} records were read, of ${least} to ${most}`)
-      assert.deepEqual(
-        seen.map(({ offset }) => offset),
-        seen.map((_, index) => before.end - BigInt(seen.length - index)),
-        "what is left is the newest, without a gap",
-      )
+      await readWhileRetaining(rig, topic)
       await refusedBehindRetention(rig, topic)
     })
 
@@ -120,7 +104,7 @@ export function upkeepChapter(rig: Rig): void {
         return first >= 6n ? end - first : undefined
       })
       assert.ok(kept >= 1n && kept <= 14n, `${kept} batches are left where 10 fit`)
-      const seen = await rig.readAll(topic, 0)
+      const seen = await readWhileRetaining(rig, topic)
       assert.equal(seen.at(-1)?.offset, 19n, "the newest record stays")
       await refusedBehindRetention(rig, topic)
     })
@@ -149,6 +133,27 @@ async function grownUntil(rig: Rig, topic: TopicDescription, enough: (first: big
     const { first } = await rig.watermarks(topic, 0)
     return enough(first) ? true : undefined
   })
+}
+
+/** Records go on leaving meanwhile: what is read is the newest, without a gap, and between what the watermarks say before and after. */
+async function readWhileRetaining(rig: Rig, topic: TopicDescription): Promise<readonly Seen[]> {
+  const before = await rig.watermarks(topic, 0)
+  const seen = await until("a read that no retention overtakes", () =>
+    rig.readAll(topic, 0).catch((error: unknown) => {
+      if (error instanceof OffsetOutOfRangeError) return undefined
+      throw error
+    }),
+  )
+  const after = await rig.watermarks(topic, 0)
+  const most = Number(before.end - before.first)
+  const least = Number(after.end - after.first)
+  assert.ok(seen.length <= most && seen.length >= least, `${seen.length} records were read, of ${least} to ${most}`)
+  assert.deepEqual(
+    seen.map(({ offset }) => offset),
+    seen.map((_, index) => before.end - BigInt(seen.length - index)),
+    "what is left is the newest, without a gap",
+  )
+  return seen
 }
 
 /** A reader behind what is retained learns where it stands and where it could go on. */

@@ -1,4 +1,5 @@
 /** Encodes records in the form of `layout.ts`, straight into the request that sends them. */
+
 import {
   type BatchStamp,
   type BatchWriter,
@@ -6,13 +7,13 @@ import {
   RecordTooLargeError,
   type WireRecord,
 } from "@millrace/contract"
+import type { SlabPool } from "@millrace/runtime"
 import { sendTarget } from "../codec/message-structures.ts"
 import { ByteWriter } from "../wire/byte-writer.ts"
 import { headerBytes as frameHeaderBytes, mostRequestBytes } from "../wire/header.ts"
 import { batchChecksum, messageChecksums } from "./checksum.ts"
 import { batchAt, batchHeaderBytes, messageAt, messageHeaderBytes, messageLimits, mostTimeDelta } from "./layout.ts"
 import { type BatchTarget, IggySealedBatch } from "./sealed-batch.ts"
-import type { SlabPool } from "./slab.ts"
 import { userHeadersBytes, writeUserHeaders } from "./user-headers.ts"
 
 export interface WriterLimits {

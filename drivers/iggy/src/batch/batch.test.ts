@@ -8,6 +8,7 @@ import {
   MillraceError,
   type WireRecord,
 } from "@millrace/contract"
+import { SlabPool } from "@millrace/runtime"
 import { xxh3 } from "@node-rs/xxhash"
 import fc from "fast-check"
 import { exchange, exchanges } from "../codec/exchanges.test-support.ts"
@@ -20,7 +21,6 @@ import { IggyBatchWriter, type WriterLimits } from "./batch-writer.ts"
 import { batchChecksum, messageChecksums } from "./checksum.ts"
 import { readBatch, readBatches } from "./encoded-batch.ts"
 import type { IggySealedBatch } from "./sealed-batch.ts"
-import { SlabPool } from "./slab.ts"
 
 const target = { topic: { stream: "orders", topic: "events" }, lineage: "1", partition: 0 }
 const stamp: BatchStamp = {

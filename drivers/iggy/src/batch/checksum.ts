@@ -1,4 +1,4 @@
-/** The hashes of the protocol: XXH3-64 over messages and batches, XXH32 of keys (sections 8.1, 8.2 and 19). */
+/** The hashes of the protocol: XXH3-64 over messages and batches, XXH32 of keys (iggy-wire.md: Batches, Hashes). */
 import { xxh3, xxh32 } from "@node-rs/xxhash"
 import { batchAt, messageAt } from "./layout.ts"
 import { hashShortMessages, longestShortBytes, roomBytes, roomMessages } from "./short-hash.ts"

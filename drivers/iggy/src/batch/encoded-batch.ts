@@ -1,4 +1,4 @@
-/** Batches as polls bring them (section 8.5): looked through once for their structure and checksums, decoded when looked at. */
+/** Batches as polls bring them (iggy-wire.md: Polls): looked through once for their structure and checksums, decoded when looked at. */
 import { CorruptionError, type EncodedBatch, type Headers, type MessageId } from "@millrace/contract"
 import { batchChecksum, messageChecksums } from "./checksum.ts"
 import { batchAt, batchHeaderBytes, messageAt, messageHeaderBytes } from "./layout.ts"

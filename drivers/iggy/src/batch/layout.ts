@@ -1,5 +1,5 @@
 /**
- * The bytes of a batch (section 8.1). A request that sends one is a frame header, the target, a batch header and the messages; a reply
+ * The bytes of a batch (iggy-wire.md: Batches). A request that sends one is a frame header, the target, a batch header and the messages; a reply
  * to a poll holds batch headers and messages alone.
  *
  * | batch header | offset | | message          | offset |
@@ -45,7 +45,7 @@ export const messageAt = {
 /** The largest difference between the times of senders in one batch, in microseconds. */
 export const mostTimeDelta = 0xffff_ffff
 
-/** What Apache Iggy's own clients hold themselves and their messages to (section 12). */
+/** What Apache Iggy's own clients hold themselves and their messages to (iggy-wire.md: Limits). */
 export const messageLimits = {
   payloadBytes: 64_000_000,
   headersBytes: 100_000,

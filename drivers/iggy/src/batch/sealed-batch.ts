@@ -9,8 +9,8 @@ import {
   type TopicName,
   type WireRecord,
 } from "@millrace/contract"
+import type { SlabPool } from "@millrace/runtime"
 import { type IggyEncodedBatch, readBatch } from "./encoded-batch.ts"
-import type { SlabPool } from "./slab.ts"
 
 /** Where a batch goes: what its topic was when its writer was made. */
 export interface BatchTarget {

@@ -1,6 +1,6 @@
 /**
  * XXH3-64 (seed 0) of many short messages at one go, in WebAssembly: for messages of 17 to 240 bytes, which most are, a native call for
- * each takes longer than the hash. The module is put together here from the formulas of section 19.
+ * each takes longer than the hash. The module is put together here from the formulas of docs/drivers/iggy-wire.md: Hashes.
  */
 import {
   add32,

@@ -1,4 +1,4 @@
-/** Commands on streams, topics and partitions (section 6). */
+/** Commands on streams, topics and partitions (iggy-wire.md: Commands). */
 
 import { type Codec, join, list8, list32, listToEnd, name, nothing, orNothing, struct, u32 } from "../wire/codec.ts"
 import { nonReplicated } from "../wire/operation.ts"

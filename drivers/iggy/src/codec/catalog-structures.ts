@@ -1,4 +1,4 @@
-/** Streams, topics and partitions as replies tell them (sections 7.1 to 7.3; 20.5 for wire 0.12). */
+/** Streams, topics and partitions as replies tell them (iggy-wire.md: Commands, Wire 0.12). */
 import { byVersion, type Codec, list8, name, struct, u8, u32, u64, word } from "../wire/codec.ts"
 import { type Options, options32, optionValue } from "./options.ts"
 
@@ -58,7 +58,7 @@ export interface Partition {
   readonly inSyncNodes: readonly number[]
 }
 
-/** Which life of a partition a request speaks to, and how new the metadata behind it is (section 20.3). */
+/** Which life of a partition a request speaks to, and how new the metadata behind it is (iggy-wire.md: Wire 0.12). */
 export interface PartitionContext {
   readonly incarnation: bigint
   /** 0: none captured. */

@@ -2,7 +2,7 @@ import type { Codec } from "../wire/codec.ts"
 import type { WireVersion } from "../wire/version.ts"
 import type { PartitionRef } from "./message-structures.ts"
 
-/** One command of the protocol. `Q` is what is asked, `S` what is answered (section 6; 20.4). */
+/** One command of the protocol. `Q` is what is asked, `S` what is answered (docs/drivers/iggy-wire.md: Commands, Wire 0.12). */
 export interface Command<Q, S> {
   /** For error messages. */
   readonly name: string

@@ -1,4 +1,4 @@
-/** The names of the server's error codes (section 13; 20.7 for wire 0.12). */
+/** The names of the server's error codes (iggy-wire.md: Refusals). */
 
 export const errorNames: ReadonlyMap<number, string> = new Map([
   [1, "Error"],

@@ -1,4 +1,4 @@
-/** Commands on consumer groups and stored offsets (sections 9 and 10). */
+/** Commands on consumer groups and stored offsets (iggy-wire.md: Offsets, Groups). */
 
 import { listToEnd, nothing, orNothing } from "../wire/codec.ts"
 import { nonReplicated } from "../wire/operation.ts"

@@ -1,4 +1,4 @@
-/** Consumer groups and offsets (sections 7.4, 9 and 10). */
+/** Consumer groups and offsets (iggy-wire.md: Offsets, Groups). */
 import { type Codec, flag, join, list32, name, orNothing, struct, u32, u64 } from "../wire/codec.ts"
 import { withItems } from "./catalog-structures.ts"
 import { type ConsumerRef, consumerRef, type TopicRef, topicRef } from "./identifier.ts"

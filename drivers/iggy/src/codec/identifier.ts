@@ -1,4 +1,4 @@
-/** How requests name things, and whose progress they speak of (section 5). */
+/** How requests name things, and whose progress they speak of (iggy-wire.md: Shared encodings). */
 import { InvalidError } from "@millrace/contract"
 import { type Codec, checkLength, join, struct, word } from "../wire/codec.ts"
 
@@ -89,7 +89,7 @@ export const consumerRef: Codec<ConsumerRef> = join(
   struct<{ readonly partition: number | undefined }>({ partition: optionalPartition }),
 )
 
-/** Where a message goes: the server's round robin, one partition, or XXH32 of a key modulo the partition count (section 8.2). */
+/** Where a message goes: the server's round robin, one partition, or XXH32 of a key modulo the partition count (iggy-wire.md: Batches). */
 export type Partitioning =
   | { readonly kind: "balanced" }
   | { readonly kind: "partition"; readonly partition: number }

@@ -1,4 +1,4 @@
-/** Logging in (section 4; 20.2 for wire 0.12). */
+/** Logging in (iggy-wire.md: Login, Wire 0.12). */
 import { byVersion, type Codec, name, secret, struct, text32, u32, u64, u128 } from "../wire/codec.ts"
 
 export interface ClientVersion {

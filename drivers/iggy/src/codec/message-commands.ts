@@ -1,4 +1,4 @@
-/** Commands that send and poll messages (section 8). */
+/** Commands that send and poll messages (iggy-wire.md: Batches, Polls). */
 
 import { type Codec, flag, join, nothing, struct, u32 } from "../wire/codec.ts"
 import { nonReplicated } from "../wire/operation.ts"

@@ -1,4 +1,4 @@
-/** Sending and polling, but for the batches themselves, which `batch/` writes and reads (section 8; 20.4 and 20.5 for wire 0.12). */
+/** Sending and polling, but for the batches themselves, which `batch/` writes and reads (iggy-wire.md: Batches, Polls, Wire 0.12). */
 import {
   byVersion,
   type Codec,

@@ -1,5 +1,5 @@
 /**
- * Options of streams, topics and users: text keys with typed values (sections 5 and 11). The kinds of the values are those of header
+ * Options of streams, topics and users: text keys with typed values (iggy-wire.md: Shared encodings, Topic options). The kinds of the values are those of header
  * values, so they are `HeaderValue`s.
  */
 import { HeaderValue, headerKindCodes, InvalidError } from "@millrace/contract"
@@ -8,7 +8,7 @@ import { type Codec, sized32 } from "../wire/codec.ts"
 /** In order; no key twice. */
 export type Options = readonly (readonly [key: string, value: HeaderValue])[]
 
-/** Limits of one block (section 5). */
+/** Limits of one block (iggy-wire.md: Shared encodings). */
 const mostEntries = 1024
 const mostBytes = 100_000
 const textKind = headerKindCodes.string

@@ -1,4 +1,4 @@
-/** Commands on the session and the server itself (sections 3, 4 and 7). */
+/** Commands on the session and the server itself (iggy-wire.md: Sessions, Login, Leader). */
 
 import { type Codec, list8, list32, listToEnd, nothing, orNothing, rest, struct, u8, u32 } from "../wire/codec.ts"
 import { logout, nonReplicated, register } from "../wire/operation.ts"

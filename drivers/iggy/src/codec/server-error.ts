@@ -1,4 +1,4 @@
-/** What the server's refusals mean in the terms of the contract (section 13; 20.7 for wire 0.12). */
+/** What the server's refusals mean in the terms of the contract (iggy-wire.md: Refusals). */
 import { type ErrorKind, MillraceError, type Outcome } from "@millrace/contract"
 import { errorNames } from "./error-names.ts"
 

@@ -1,4 +1,4 @@
-/** What the server tells of itself, its cluster and its clients (sections 7.6 to 7.8 and 7.10). */
+/** What the server tells of itself, its cluster and its clients (iggy-wire.md: Commands). */
 import { HeaderValue, headerKindCodes } from "@millrace/contract"
 import { byVersion, type Codec, f32, list32, name, struct, text32, u8, u16, u32, u64, word } from "../wire/codec.ts"
 import { withItems } from "./catalog-structures.ts"

@@ -1,4 +1,4 @@
-/** Commands on users and their tokens (section 14). */
+/** Commands on users and their tokens (iggy-wire.md: Users and tokens). */
 
 import { listToEnd, name, nothing, orNothing, struct } from "../wire/codec.ts"
 import { nonReplicated } from "../wire/operation.ts"

@@ -1,4 +1,4 @@
-/** Users, their permissions and their tokens (sections 5, 7.9 and 14). */
+/** Users, their permissions and their tokens (iggy-wire.md: Users and tokens). */
 import {
   byVersion,
   type Codec,

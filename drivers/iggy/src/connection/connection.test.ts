@@ -237,6 +237,23 @@ describe("requests", () => {
     await connection.close()
   })
 
+  it("are not called rejected when a repetition is not accepted: the first may be committed yet", async () => {
+    let answered = 0
+    await using server = await ScriptedServer.start(
+      obliging((request, visitor) => {
+        if (request.operation !== createStream.operation) return false
+        visitor.send(refusal(request, answered++ === 0 ? 57 : 58, "result"))
+        return true
+      }),
+    )
+    await using connection = await open(server.port)
+    const error = await failureOf(connection.request(createStream, newStream, soon))
+    assert.deepEqual([error.outcome, error.retryable, answered], ["unknown", true, 2])
+    const refused = await failureOf(connection.request(createStream, newStream, soon))
+    assert.deepEqual([refused.outcome, refused.kind], ["rejected", "not-leader"])
+    await connection.close()
+  })
+
   it("of a partition are not repeated: what became of them is unknown", async () => {
     await using server = await ScriptedServer.start(
       obliging((request, visitor) => {

@@ -16,7 +16,7 @@ import { headerBytes, readReplyHeader, writeRequestHeader } from "../wire/header
 import { nonReplicated, operationClass } from "../wire/operation.ts"
 import { type Reply, readReply } from "../wire/reply.ts"
 import type { WireVersion } from "../wire/version.ts"
-import { asMillraceError, type ConnectionOptions, Lifeline, mostReplyBytes, type OpenLimits } from "./lifeline.ts"
+import { type ConnectionOptions, Lifeline, mostReplyBytes, type OpenLimits } from "./lifeline.ts"
 import { randomU128 } from "./login.ts"
 import { PartitionRoutes } from "./partition-routes.ts"
 import { type Outgoing, type Pinned, RequestTable } from "./request-table.ts"
@@ -235,7 +235,7 @@ export class IggyConnection {
       call.resolve({ value, committedMicros: reply.header.timestampMicros })
     } catch (error) {
       call.reject(error)
-      this.#lifeline.broken(asMillraceError(error))
+      this.#lifeline.broken(error)
     }
   }
 

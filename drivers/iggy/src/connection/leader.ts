@@ -1,4 +1,4 @@
-/** In a cluster only the leader takes writes: after a login the others send us there (section 3.7). */
+/** In a cluster only the leader takes writes: after a login the others send us there (iggy-wire.md: Leader). */
 import { ConnectionError, type MillraceError, PermissionError } from "@millrace/contract"
 import type { Cluster } from "../codec/server-structures.ts"
 import type { Address } from "./connection.machine.ts"

@@ -40,7 +40,7 @@ export interface ConnectionOptions {
   /** How often a sign of life is sent. A server evicts members of groups that are silent for longer than its own limit (36 s). */
   readonly heartbeatMs: number
   /**
-   * Keeps one client id over all logins, where each has one of its own by default (section 3.1). A server that is killed restores the
+   * Keeps one client id over all logins, where each has one of its own by default (iggy-wire.md: Sessions). A server that is killed restores the
    * members of its groups and never drops those whose clients stay away; one that comes back under its id takes its place again.
    */
   readonly keepClient?: boolean
@@ -186,8 +186,8 @@ export class Lifeline {
   }
 
   /** What came cannot be understood: the link is given up. */
-  broken(error: MillraceError): void {
-    this.#link?.fail(error)
+  broken(error: unknown): void {
+    this.#link?.garbled(error)
   }
 
   /** The node says that it does not lead: looks for the one that does, now and then. */
@@ -219,7 +219,7 @@ export class Lifeline {
         this.#dial(command.address)
         break
       case "logIn":
-        this.#logIn().catch((error: unknown) => this.broken(asMillraceError(error)))
+        this.#logIn().catch((error: unknown) => this.broken(error))
         break
       case "drop":
         this.#drop()
@@ -234,7 +234,7 @@ export class Lifeline {
         this.#options.onSession?.({ state: "ready", session: this.#sessions })
         break
       case "refuse":
-        this.#opening.reject(command.error)
+        this.#opening.reject(namingServer(command.error, server))
         break
       case "sessionLost":
         this.#heartbeatTimer?.cancel()
@@ -375,8 +375,16 @@ export class Lifeline {
   }
 }
 
+/** What a server answers does not say which one it is. */
+function namingServer(error: MillraceError, server: string): MillraceError {
+  const { kind, message, outcome, retryable, context } = error
+  if (message.includes(server)) return error
+  const named = `no session on Apache Iggy at ${server}: ${message}`
+  return new MillraceError(kind, named, { outcome, retryable, context, cause: error })
+}
+
 /** Anything thrown, as a failure of the connection. */
-export function asMillraceError(error: unknown): MillraceError {
+function asMillraceError(error: unknown): MillraceError {
   if (error instanceof MillraceError) return error
   return new MillraceError("protocol", `the connection to Apache Iggy failed: ${String(error)}`, { cause: error })
 }

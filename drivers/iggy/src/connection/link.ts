@@ -91,6 +91,11 @@ export class Link {
     this.#events.failed(error)
   }
 
+  /** Closes because of bytes that are not the protocol's: the error names the address and, before the first frame, what it probably is. */
+  garbled(error: unknown): void {
+    this.fail(misunderstood(this.address, error, this.finding))
+  }
+
   /** What is known of a server that does not speak the protocol: for errors of a login that got no answer. */
   get finding(): string {
     if (this.#heardFrame) return ""
@@ -105,10 +110,7 @@ export class Link {
     try {
       if (!this.#heardFrame && this.#greeting.length < shownBytes) {
         this.#greeting = Buffer.concat([this.#greeting, chunk.subarray(0, shownBytes - this.#greeting.length)])
-        if (isForeign(this.#greeting))
-          throw new MillraceError("protocol", `${this.address} does not speak: ${this.finding}`, {
-            outcome: "rejected",
-          })
+        if (isForeign(this.#greeting)) throw new MillraceError("protocol", "its first bytes are somebody else's")
       }
       for (const frame of this.#reader.push(chunk)) {
         this.#heardFrame = true
@@ -116,21 +118,14 @@ export class Link {
         if (this.#over) return
       }
     } catch (error) {
-      this.fail(
-        error instanceof MillraceError
-          ? error
-          : new MillraceError("protocol", `${this.address} sent what cannot be understood: ${String(error)}`, {
-              cause: error,
-            }),
-      )
+      this.garbled(error)
     }
   }
 
   #checkHeader(header: Buffer): void {
     const kind = header[kindAt]
     if (kind === frameKinds.reply || kind === frameKinds.eviction) return
-    const found = this.#heardFrame ? `a frame of kind ${kind}` : describeBytes(header.subarray(0, shownBytes))
-    throw new MillraceError("protocol", `${this.address} sent ${found}: neither a reply nor an eviction of Apache Iggy`)
+    throw new MillraceError("protocol", `a frame of kind ${kind} is neither a reply (8) nor an eviction (13)`)
   }
 
   #ended(): MillraceError {
@@ -145,6 +140,18 @@ function isForeign(bytes: Buffer): boolean {
   return (
     bytes.length >= 16 &&
     bytes.subarray(0, 16).every((byte) => (byte >= 32 && byte < 127) || byte === 10 || byte === 13)
+  )
+}
+
+function misunderstood(address: string, cause: unknown, finding: string): MillraceError {
+  const why = cause instanceof Error ? cause.message : String(cause)
+  return new MillraceError(
+    "protocol",
+    `${address} sent what cannot be understood: ${why}${finding && `; ${finding}`}`,
+    {
+      outcome: "rejected",
+      cause,
+    },
   )
 }
 

@@ -1,4 +1,4 @@
-/** The login of a session: who, in which version, and what becomes of it (section 4). */
+/** The login of a session: who, in which version, and what becomes of it (iggy-wire.md: Login). */
 import { ConnectionError, type MillraceError } from "@millrace/contract"
 import type { Clock, Random, Timer } from "@millrace/runtime"
 import { bindSecretBytes, type LoggedIn } from "../codec/login-structures.ts"
@@ -23,7 +23,7 @@ export interface LoginOptions {
   readonly timeoutMs: number
   /** Tried first. */
   readonly version: WireVersion
-  /** Absent: a new one for each try, so that the server never takes it for an older one (section 3.4). */
+  /** Absent: a new one for each try, so that the server never takes it for an older one (iggy-wire.md: Sessions). */
   readonly client: bigint | undefined
   /** Whether a server that refuses the version may name another one. */
   readonly negotiable: boolean
@@ -36,7 +36,7 @@ export interface Granted {
   readonly version: WireVersion
 }
 
-/** Between two tries while the server cannot take or commit a login yet (section 3.5). */
+/** Between two tries while the server cannot take or commit a login yet (iggy-wire.md: Sessions). */
 const passingMs = 50
 
 const sdkName = "millrace"

@@ -2,9 +2,8 @@
 import assert from "node:assert/strict"
 import { describe, it } from "node:test"
 import { Headers, type MillraceError } from "@millrace/contract"
-import { seededRandom, systemClock } from "@millrace/runtime"
+import { SlabPool, seededRandom, systemClock } from "@millrace/runtime"
 import { IggyBatchWriter } from "../batch/batch-writer.ts"
-import { SlabPool } from "../batch/slab.ts"
 import { createStream, createTopic, deleteStream, purgeTopic, updateResource } from "../codec/catalog-commands.ts"
 import {
   fetchMessages,

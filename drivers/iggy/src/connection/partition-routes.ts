@@ -1,5 +1,5 @@
 /**
- * Wire 0.12: requests that speak to a partition must name the life of it that they mean (section 20.3). The routes are asked for once and
+ * Wire 0.12: requests that speak to a partition must name the life of it that they mean (iggy-wire.md: Wire 0.12). The routes are asked for once and
  * kept until the server refuses one or the session ends.
  */
 import { noContext, type PartitionContext } from "../codec/catalog-structures.ts"

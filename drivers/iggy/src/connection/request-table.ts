@@ -2,10 +2,13 @@
 import { ConnectionError, MillraceError, TimeoutError } from "@millrace/contract"
 import type { Clock, Timer } from "@millrace/runtime"
 import type { PartitionContext } from "../codec/catalog-structures.ts"
+import { errorCodes } from "../codec/server-error.ts"
 import { operationClass } from "../wire/operation.ts"
 import type { Reply } from "../wire/reply.ts"
 
-/** More than this many at once and a server may drop some without a word (section 2.6). */
+const { transientNotAccepted, transientNotCommitted } = errorCodes
+
+/** More than this many at once and a server may drop some without a word (iggy-wire.md: In flight). */
 const mostInFlight = 32
 
 /** Requests that wait for their turn behind those. */
@@ -35,6 +38,8 @@ export interface Outgoing {
 
 interface Entry extends Outgoing {
   written: boolean
+  /** The server could not tell whether an earlier try was committed. */
+  doubtful: boolean
   timer: Timer | undefined
   repeatTimer: Timer | undefined
 }
@@ -66,18 +71,20 @@ export class RequestTable {
       )
       return
     }
-    const entry: Entry = { ...request, written: false, timer: undefined, repeatTimer: undefined }
+    const entry: Entry = { ...request, written: false, doubtful: false, timer: undefined, repeatTimer: undefined }
     entry.timer = this.#clock.setTimer(request.timeoutMs, () => this.#expire(entry))
     if (this.#inFlight.size < mostInFlight) this.#send(entry)
     else this.#waiting.add(entry)
   }
 
-  /** Answers whether somebody waited for it. */
+  /** Answers whether somebody waited for it. That a repeated one was not accepted says nothing of the tries before. */
   settle(id: number, reply: Reply): boolean {
     const entry = this.#inFlight.get(id)
     if (entry === undefined) return false
     this.#remove(entry)
-    entry.resolve(reply)
+    entry.resolve(
+      entry.doubtful && reply.code === transientNotAccepted ? { ...reply, code: transientNotCommitted } : reply,
+    )
     this.#fill()
     return true
   }
@@ -86,18 +93,18 @@ export class RequestTable {
   repeat(id: number, afterMs: number): boolean {
     const entry = this.#inFlight.get(id)
     if (entry === undefined || operationClass(entry.operation) === "partition") return false
+    entry.doubtful = mayHaveHappened(entry)
     entry.repeatTimer = this.#clock.setTimer(afterMs, () => this.#write(entry))
     return true
   }
 
-  /** Rejects one that was written, for a failure of its own. */
-  refuse(id: number, error: MillraceError): boolean {
+  /** Rejects one that was written, since its answer cannot be read: what changes something may have been done. */
+  refuse(id: number, error: MillraceError): void {
     const entry = this.#inFlight.get(id)
-    if (entry === undefined) return false
+    if (entry === undefined) return
     this.#remove(entry)
-    entry.reject(error)
+    entry.reject(mayHaveHappened(entry) ? unanswered(entry, new MillraceError("protocol", error.message)) : error)
     this.#fill()
-    return true
   }
 
   /** Rejects all. What was written and changes something may have been done. */
@@ -107,7 +114,7 @@ export class RequestTable {
     this.#waiting.clear()
     for (const entry of entries) {
       cancelTimers(entry)
-      entry.reject(failureOf(entry, error))
+      entry.reject(unanswered(entry, error))
     }
   }
 
@@ -151,11 +158,16 @@ function mayHaveHappened(entry: Entry): boolean {
   return entry.written && operationClass(entry.operation) !== "read"
 }
 
-/** The reason that all requests fail for, in the words and with the outcome of one. */
-function failureOf(entry: Entry, error: MillraceError): MillraceError {
+/** Why nothing is known of a request's end, in its words and with its outcome. */
+function unanswered(entry: Entry, error: MillraceError): MillraceError {
   const outcome = mayHaveHappened(entry) ? "unknown" : "rejected"
   const message = `${entry.name} has no answer: ${error.message}`
-  const details = { outcome, context: { ...error.context, command: entry.name }, cause: error } as const
+  // The number of a refusal in the reason is not an answer to this request.
+  const details = {
+    outcome,
+    context: { ...error.context, code: undefined, command: entry.name },
+    cause: error,
+  } as const
   if (error.kind === "connection" || error.kind === "protocol")
     return new ConnectionError(message, { ...details, retryable: true })
   return new MillraceError(error.kind, message, { ...details, retryable: error.retryable })

@@ -30,7 +30,7 @@ export const flag: Codec<boolean> = {
   },
 }
 
-/** Text of 1 to 255 bytes behind a length of one byte (section 1). */
+/** Text of 1 to 255 bytes behind a length of one byte (iggy-wire.md: Shared encodings). */
 export const name: Codec<string> = {
   write(w, text) {
     const bytes = Buffer.from(text, "utf8")

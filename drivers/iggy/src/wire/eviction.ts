@@ -1,4 +1,4 @@
-/** Why a server ended a session (section 2.4). */
+/** Why a server ended a session (iggy-wire.md: Evictions). */
 import { AuthenticationError, type MillraceError, UnsupportedError } from "@millrace/contract"
 import { serverError } from "../codec/server-error.ts"
 import type { EvictionHeader } from "./header.ts"

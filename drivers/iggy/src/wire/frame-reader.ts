@@ -1,4 +1,4 @@
-/** Cuts a stream of bytes into frames (section 2.1). */
+/** Cuts a stream of bytes into frames (iggy-wire.md: Frames). */
 import { MillraceError } from "@millrace/contract"
 import { headerBytes, sizeAt } from "./header.ts"
 

@@ -1,5 +1,5 @@
 /**
- * The 256 bytes before every body (sections 2.2 to 2.4; 20.3 for wire 0.12).
+ * The 256 bytes before every body (docs/drivers/iggy-wire.md: Frames, Wire 0.12).
  *
  * | offset | request        | reply          | eviction              |
  * | -----: | -------------- | -------------- | --------------------- |

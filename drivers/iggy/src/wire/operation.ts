@@ -1,4 +1,4 @@
-/** The operation byte of requests and replies, and what it says about a body (sections 2.5, 3.2 and 6). */
+/** The operation byte of requests and replies, and what it says about a body (iggy-wire.md: Replies, Sessions, Commands). */
 
 /** Requests that are not of the replicated log; the command's code stands in the header instead. */
 export const nonReplicated = 2

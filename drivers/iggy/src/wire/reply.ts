@@ -1,4 +1,4 @@
-/** What a reply says: a payload, or the code of a refusal (section 2.5). */
+/** What a reply says: a payload, or the code of a refusal (iggy-wire.md: Replies). */
 import { MillraceError } from "@millrace/contract"
 import { headerBytes, type ReplyHeader, readReplyHeader } from "./header.ts"
 import { isResultFramed } from "./operation.ts"

@@ -7,7 +7,7 @@ export interface ReceivedHeader extends RequestHeader {
   readonly sizeBytes: number
 }
 
-/** Section 2.2; the partition context of section 20.3. */
+/** iggy-wire.md: Frames; the partition context of Wire 0.12. */
 export function readRequestHeader(frame: Buffer): ReceivedHeader {
   return {
     sizeBytes: frame.readUInt32LE(48),
@@ -25,7 +25,7 @@ export function readRequestHeader(frame: Buffer): ReceivedHeader {
   }
 }
 
-/** A whole reply; its body is what follows the header (sections 2.3 and 2.5). */
+/** A whole reply; its body is what follows the header (iggy-wire.md: Frames, Replies). */
 export function writeReplyFrame(
   header: { readonly request: number; readonly operation: number; readonly status?: number },
   body: Uint8Array,
@@ -39,7 +39,7 @@ export function writeReplyFrame(
   return frame
 }
 
-/** Whether a reply of this operation has its results before the payload (section 2.5). */
+/** Whether a reply of this operation has its results before the payload (iggy-wire.md: Replies). */
 export function hasResults(operation: number): boolean {
   const ranges = [
     [1, 1],

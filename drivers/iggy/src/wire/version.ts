@@ -1,6 +1,6 @@
 /**
  * The versions of the binary protocol. A server accepts a window of exact versions and answers others with an eviction that names the
- * window (protocol reference, sections 4.1 and 20.2).
+ * window (docs/drivers/iggy-wire.md: Login, Wire 0.12).
  */
 
 /** 0.11 is what a released server 0.9 speaks; 0.12 is the wire of server 0.10, written from its description and not yet met in a test. */

@@ -7,11 +7,10 @@ import {
   MillraceError,
   type TopicDescription,
 } from "@millrace/contract"
-import { seededRandom, systemClock } from "@millrace/runtime"
+import { SlabPool, seededRandom, systemClock } from "@millrace/runtime"
 import { KafkaCluster } from "../cluster/kafka-cluster.ts"
 import type { Struct } from "../protocol/codec.ts"
 import { KafkaBatchWriter } from "../records/batch-writer.ts"
-import { SlabPool } from "../records/slab.ts"
 import {
   metadata,
   type Received,

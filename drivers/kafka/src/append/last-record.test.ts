@@ -1,12 +1,12 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
 import { Headers, type TopicDescription } from "@millrace/contract"
+import { SlabPool } from "@millrace/runtime"
 import type { Cluster } from "../cluster/cluster.ts"
 import type { FetchRequest } from "../protocol/messages.generated.ts"
 import { KafkaBatchWriter } from "../records/batch-writer.ts"
 import { crc32c } from "../records/checksum.ts"
 import { at, attributes } from "../records/layout.ts"
-import { SlabPool } from "../records/slab.ts"
 import { lastRecord } from "./last-record.ts"
 
 const topicId = "AAAAAAAAAAAAAAAAAAAAAQ"

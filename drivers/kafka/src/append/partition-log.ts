@@ -17,7 +17,7 @@ import {
   type TopicPartition,
   type Watermarks,
 } from "@millrace/contract"
-import type { Clock, Random } from "@millrace/runtime"
+import { type Clock, type Random, SlabPool } from "@millrace/runtime"
 import type { TopicFacts } from "../catalog/topic-facts.ts"
 import type { Cluster } from "../cluster/cluster.ts"
 import type { CodecName } from "../compression/codecs.ts"
@@ -27,7 +27,6 @@ import { kafkaTopic } from "../names.ts"
 import type { Pauses } from "../pauses.ts"
 import { KafkaBatchWriter } from "../records/batch-writer.ts"
 import type { KafkaSealedBatch } from "../records/sealed-batch.ts"
-import { SlabPool } from "../records/slab.ts"
 import { Appender } from "./appender.ts"
 import { identify } from "./identities.ts"
 import { locate, watermarks } from "./places.ts"

@@ -16,6 +16,7 @@ import { watermarks } from "../append/places.ts"
 import { askNow, type Cluster, type TopicMetadata } from "../cluster/cluster.ts"
 import { kafkaTopic, topicNameOf } from "../names.ts"
 import type { Pauses } from "../pauses.ts"
+import { allChanges, behindChange } from "./after-change.ts"
 import { topicConfigs } from "./config-lookup.ts"
 import { deleteRecords, wholePartition } from "./record-deletion.ts"
 import { createPartitions, createTopic, deleteTopic, setConfig } from "./topic-admin.ts"
@@ -69,7 +70,7 @@ export class KafkaCatalog implements Catalog {
       replicationFactor,
       config: toConfig(spec, native),
     })
-    return this.#described(name, await untilLed(this.#parts, kafka, { partitions, topicId }))
+    return behindChange(async () => this.#described(name, await untilLed(this.#parts, kafka, { partitions, topicId })))
   }
 
   async describeStream(stream: string): Promise<StreamDescription> {
@@ -88,6 +89,8 @@ export class KafkaCatalog implements Catalog {
     for (const { name, internal } of await this.#parts.cluster.topics()) {
       if (internal) continue
       const { stream } = topicNameOf(name)
+      // Topics without a prefix of ours are in no stream.
+      if (stream === "") continue
       counts.set(stream, (counts.get(stream) ?? 0) + 1)
     }
     return [...counts].map(([stream, topics]) => ({ stream, topics }))
@@ -117,26 +120,30 @@ export class KafkaCatalog implements Catalog {
     const before = await this.describeTopic(name)
     const partitions = before.partitions.length + count
     await createPartitions(this.#parts, kafka, partitions)
-    if (before.maxBytes !== undefined) {
-      const value = perPartition(before.maxBytes, partitions)
-      await setConfig(this.#parts, kafka, { name: configNames.retentionBytes, value })
-    }
-    return this.#described(name, await untilLed(this.#parts, kafka, { partitions, topicId: before.lineage }))
+    return behindChange(async () => {
+      if (before.maxBytes !== undefined) {
+        const value = perPartition(before.maxBytes, partitions)
+        await setConfig(this.#parts, kafka, { name: configNames.retentionBytes, value })
+      }
+      return this.#described(name, await untilLed(this.#parts, kafka, { partitions, topicId: before.lineage }))
+    })
   }
 
   /** An offset below the first, or behind the end, means that one. */
   async trim(place: TopicPartition, before: bigint): Promise<Watermarks> {
-    const { first, end } = await this.#watermarks(place)
+    const marks = await this.#watermarks(place)
+    const { first, end } = marks
     const offset = before > end ? end : before
-    if (offset > first) await deleteRecords(this.#parts, kafkaTopic(place), { partition: place.partition, offset })
-    return this.#watermarks(place)
+    if (offset <= first) return marks
+    await deleteRecords(this.#parts, kafkaTopic(place), { partition: place.partition, offset })
+    return behindChange(() => this.#watermarks(place))
   }
 
   async purgeTopic(name: TopicName): Promise<void> {
     const { cluster } = this.#parts
     const kafka = kafkaTopic(name)
     const { partitions } = await cluster.topic(kafka, { maxAgeMs: askNow })
-    await Promise.all(
+    await allChanges(
       partitions.map(({ partition }) => deleteRecords(this.#parts, kafka, { partition, offset: wholePartition })),
     )
   }
@@ -153,7 +160,7 @@ export class KafkaCatalog implements Catalog {
       throw new InvalidError('the stream "" cannot be deleted: it is every topic of the cluster that has no prefix')
     }
     const topics = await this.#topicsOf(stream)
-    await Promise.all(topics.map((topic) => this.#delete(topic)))
+    await allChanges(topics.map((topic) => this.#delete(topic)))
   }
 
   /** Requests are refused by the cluster, which is closed too. */
@@ -163,7 +170,7 @@ export class KafkaCatalog implements Catalog {
 
   async #delete({ name, topicId }: TopicMetadata): Promise<void> {
     await deleteTopic(this.#parts, { kafka: name, topicId })
-    await untilGone(this.#parts, name, topicId)
+    await behindChange(() => untilGone(this.#parts, name, topicId))
     this.#parts.facts.forget(name)
   }
 

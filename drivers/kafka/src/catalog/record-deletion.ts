@@ -15,7 +15,7 @@ const mostTries = 5
 const pauseMs = 100
 
 /**
- * Removes what lies before the offset. Asking twice changes nothing more, so that a cut connection is a retryable failure.
+ * Removes what lies before the offset. After a cut connection the outcome is unknown; asking again changes nothing more.
  * @throws NotFoundError; OffsetOutOfRangeError for an offset behind the end; PermissionError for compacted topics
  */
 export async function deleteRecords(
@@ -29,7 +29,7 @@ export async function deleteRecords(
   const to = { kind: "leader", topic: kafka, partition } as const
   for (let attempt = 1; ; attempt++) {
     const body = { topics, timeoutMs: cluster.requestTimeoutMs }
-    const answer = await cluster.request(deleteRecordsApi, body, to, { readOnly: true })
+    const answer = await cluster.request(deleteRecordsApi, body, to)
     const code = answer.topics[0]?.partitions[0]?.errorCode ?? errorCode.none
     if (code === errorCode.none) return
     const moved = meansOtherLeader(code) || meansNoTopic(code)

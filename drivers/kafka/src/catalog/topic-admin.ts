@@ -1,5 +1,5 @@
 /** What the controller does to topics: create, delete, add partitions, change a setting. */
-import { AlreadyExistsError, type TopicName } from "@millrace/contract"
+import { AlreadyExistsError, MillraceError, type TopicName } from "@millrace/contract"
 import { type Cluster, noTopicId } from "../cluster/cluster.ts"
 import { errorCode, kafkaError, meansNoTopic } from "../errors.ts"
 import { topicNameOf } from "../names.ts"
@@ -122,12 +122,11 @@ export async function setConfig(
 async function byController<T extends Told>(parts: AdminParts, ask: () => Promise<T | undefined>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     const told = await ask()
-    if (told === undefined)
-      throw kafkaError(errorCode.invalidRequest, {
-        what: "a request to the controller",
-        detail: "an answer without content",
-      })
+    if (told === undefined) {
+      throw new MillraceError("protocol", "Kafka answered a request to the controller without a word of what was asked")
+    }
     if (told.errorCode !== errorCode.notController || attempt >= mostTries) return told
+    parts.cluster.invalidateController()
     await parts.pauses.wait(pauseMs)
   }
 }

@@ -62,11 +62,18 @@ async function until<T>(
 ): Promise<T> {
   const deadlineMs = clock.monotonicMs() + cluster.requestTimeoutMs
   for (let attempt = 0; ; attempt++) {
-    const found = await look()
-    if (found !== undefined) return found
+    let cause: unknown
+    try {
+      const found = await look()
+      if (found !== undefined) return found
+    } catch (error) {
+      // The change is made: a broker that cannot be asked now does not undo it.
+      if (!(error instanceof MillraceError) || !error.retryable) throw error
+      cause = error
+    }
     if (clock.monotonicMs() >= deadlineMs) {
       const message = `Kafka did not show within ${cluster.requestTimeoutMs} ms that ${what}`
-      throw new TimeoutError(message, { context: { ...topicNameOf(kafka) } })
+      throw new TimeoutError(message, { cause, context: { ...topicNameOf(kafka) } })
     }
     const pauseMs = backoffMs(attempt, firstPauseMs, longestPauseMs)
     await pauses.wait(pauseMs)

@@ -105,6 +105,8 @@ export interface Cluster {
   /** The next `topic` asks again. Nothing is sent by this. */
   invalidate(topic: string): void
   invalidateCoordinator(group: string): void
+  /** The next request for the controller asks first who it is. Nothing is sent by this. */
+  invalidateController(): void
   /** The node that coordinates a group. @throws ConnectionError, TimeoutError, GroupAuthorization as PermissionError */
   coordinator(group: string, options?: { readonly timeoutMs?: number }): Promise<number>
   /** The nodes that are known now. */

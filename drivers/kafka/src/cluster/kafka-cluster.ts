@@ -36,6 +36,9 @@ const nodesGapMs = 1_000
 /** The pause before a coordinator that is not there yet, or a partition without a leader, is looked up again. ms */
 const lookAgainMs = 100
 
+/** Where the metadata names no controller, any broker takes the request and hands it on. */
+const noController = -1
+
 /** Topics are not created by asking for them: the broker's setting would, where the request can say so. */
 const noCreationVersion = 4
 
@@ -121,7 +124,9 @@ export class KafkaCluster implements Cluster {
       case "node":
         return this.#servers.byId(to.id)?.shared
       case "controller":
-        return this.#servers.byId(this.#servers.controllerId)?.shared
+        return this.#servers.controllerId === undefined
+          ? undefined
+          : this.#servers.byId(this.#servers.controllerId)?.shared
       case "coordinator": {
         const id = this.#coordinators.known(to.group)
         return id === undefined ? undefined : this.#servers.byId(id)?.shared
@@ -192,6 +197,10 @@ export class KafkaCluster implements Cluster {
     this.#coordinators.forget(group)
   }
 
+  invalidateController(): void {
+    this.#servers.doubtController()
+  }
+
   coordinator(group: string, options: { readonly timeoutMs?: number } = {}): Promise<number> {
     return this.#coordinators.find(group, options.timeoutMs ?? this.requestTimeoutMs)
   }
@@ -239,7 +248,8 @@ export class KafkaCluster implements Cluster {
       case "any":
         return this.#servers.any()
       case "controller": {
-        const controller = this.#servers.byId(this.#servers.controllerId)
+        if (this.#servers.controllerId === undefined) await this.#metadata([], this.requestTimeoutMs)
+        const controller = this.#servers.byId(this.#servers.controllerId ?? noController)
         return controller === undefined || controller.isDown ? this.#servers.any() : controller
       }
       case "node":

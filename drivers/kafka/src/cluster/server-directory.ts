@@ -21,7 +21,7 @@ export class ServerDirectory {
   readonly #servers = new Map<string, Server>()
   #nodes: ReadonlyMap<number, ClusterNode> = new Map()
   #byId: ReadonlyMap<number, Server> = new Map()
-  #controllerId = -1
+  #controllerId: number | undefined = -1
   #versions: NodeVersions | undefined
   /** Where requests for any node go: one at a time, so that one view of the cluster follows the other. */
   #preferred: Server | undefined
@@ -40,8 +40,13 @@ export class ServerDirectory {
     return this.#versions
   }
 
-  get controllerId(): number {
+  /** As the newest metadata has it, −1 where it names none; `undefined` when it is in doubt, until the next. */
+  get controllerId(): number | undefined {
     return this.#controllerId
+  }
+
+  doubtController(): void {
+    this.#controllerId = undefined
   }
 
   /** The one that requests for any node go to, if there is one now. */

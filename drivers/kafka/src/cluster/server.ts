@@ -117,6 +117,7 @@ export class Server {
     try {
       connection = await this.#open(Math.min(timeoutMs, laterAttemptMs), () => this.#own.delete(connection))
     } catch (error) {
+      if (this.#closed) throw closedError()
       this.#pace.failed(this.#nowMs())
       throw error
     }
@@ -168,7 +169,7 @@ export class Server {
     )
     this.#attempting = false
     if (this.#closed) return connection.close()
-    if (connection.closed) return this.#ended(connection, undefined)
+    if (connection.closed) throw new ConnectionError(`Kafka at ${this.address} closed the connection once it was open`)
     const nowMs = this.#nowMs()
     this.#shared = connection
     this.#wasUp = true

@@ -224,6 +224,8 @@ export class FakeCluster implements Cluster {
     return Promise.resolve([])
   }
 
+  invalidateController(): void {}
+
   invalidateCoordinator(): void {
     // There are no groups.
   }

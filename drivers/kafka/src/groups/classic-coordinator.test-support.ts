@@ -24,11 +24,13 @@ export class ClassicCoordinator {
     return this.#members.has(memberId) && generation === this.generation
   }
 
-  /** As after its session timeout. */
+  /** As after its session timeout: a join that waits is answered, so that the member can come back (`removeMemberAndUpdateGroup`). */
   fence(memberId: string): void {
     if (!this.#members.delete(memberId)) return
+    const answer = this.#answers.get(memberId)
     this.#answers.delete(memberId)
     this.#preparing = true
+    answer?.({ kind: "gone", unknown: true, error: gone("UNKNOWN_MEMBER_ID") })
     this.#complete()
   }
 

@@ -243,7 +243,7 @@ describe("a member of the classic protocol", () => {
           )
           assert.ok(Math.max(...shares) - Math.min(...shares) <= 1, shares.join())
         }),
-        { numRuns: 100 },
+        { numRuns: 200 },
       )
     })
   }

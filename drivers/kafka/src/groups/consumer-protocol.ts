@@ -5,6 +5,7 @@ import { askNow, type Cluster } from "../cluster/cluster.ts"
 import { errorCode, kafkaError } from "../errors.ts"
 import { kafkaTopic } from "../names.ts"
 import { Attempts, checkCoordinator } from "../offsets/attempts.ts"
+import type { Pauses } from "../pauses.ts"
 import { consumerGroupDescribeApi, consumerGroupHeartbeatApi } from "../protocol/api.ts"
 import type { ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse } from "../protocol/messages.generated.ts"
 import {
@@ -21,6 +22,8 @@ export interface GroupTools {
   readonly cluster: Cluster
   readonly clock: Clock
   readonly random: Random
+  /** Of the session: they end when it is closed. */
+  readonly pauses: Pauses
 }
 
 /** The first version in which the member makes its own id (KIP-1082). */

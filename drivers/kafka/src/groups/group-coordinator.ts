@@ -23,6 +23,9 @@ export type GroupProtocolChoice = "auto" | "consumer" | "classic"
 const groupFeature = "group.version"
 const firstHeartbeatVersion = 1
 
+/** What a close waits at most for joins under way, so that those members can leave, and then again for all to leave. ms */
+const farewellMs = 2_500
+
 export class KafkaGroupCoordinator implements GroupCoordinator {
   readonly #tools: GroupTools
   readonly #protocol: GroupProtocolChoice
@@ -60,7 +63,6 @@ export class KafkaGroupCoordinator implements GroupCoordinator {
     checkGroupName(group)
     if (topics.length === 0) throw new InvalidError(`a member of group ${JSON.stringify(group)} needs a topic to read`)
     const opening = this.#join(group, topics, options)
-    console.log("DRIVER join"); opening.then(() => console.log("DRIVER joined"), (e) => console.log("DRIVER join failed", String(e)))
     this.#joining.add(opening)
     try {
       const membership = await opening
@@ -72,8 +74,9 @@ export class KafkaGroupCoordinator implements GroupCoordinator {
   }
 
   /**
-   * Leaves every group. To be called before the cluster closes. A coordinator that cannot be reached is no failure: it takes the member
-   * for dead after its session timeout. Any other failure is told once all have settled.
+   * Leaves every group, as far as that goes within its time. To be called before the cluster closes, which ends what is left. A
+   * coordinator that does not answer is no failure: it takes the member for dead after its session timeout. Any other failure is told
+   * once all have settled.
    */
   close(): Promise<void> {
     this.#closed ??= this.#leaveAll()
@@ -81,13 +84,16 @@ export class KafkaGroupCoordinator implements GroupCoordinator {
   }
 
   async #leaveAll(): Promise<void> {
-    console.log("leaveAll", this.#joining.size)
-    await Promise.allSettled(this.#joining)
-    console.log("leaveAll 2", this.#members.size)
-    const outcomes = await Promise.allSettled([...this.#members].map((member) => member.leave()))
+    await this.#inTime(Promise.allSettled(this.#joining))
+    const outcomes = await this.#inTime(Promise.allSettled([...this.#members].map((member) => member.leave())))
     this.#members.clear()
-    const failure = outcomes.find((outcome) => outcome.status === "rejected" && !isOutage(outcome.reason))
+    const failure = outcomes?.find((outcome) => outcome.status === "rejected" && !isOutage(outcome.reason))
     if (failure?.status === "rejected") throw failure.reason
+  }
+
+  /** `undefined` when the time is over first. */
+  #inTime<T>(work: Promise<T>): Promise<T | undefined> {
+    return Promise.race([work, this.#tools.pauses.wait(farewellMs).then(() => undefined)])
   }
 
   async #join(group: string, topics: readonly TopicName[], options: JoinOptions): Promise<GroupMembership> {

@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto"
 import {
   type Claim,
+  type GroupCoordinator,
   Headers,
   type Membership,
   type MillraceError,
@@ -11,15 +12,13 @@ import {
   type Session,
   type TopicDescription,
 } from "@millrace/contract"
-import { systemClock, systemRandom } from "@millrace/runtime"
 import { kafkaDriver } from "../driver.ts"
-import type { KafkaNative } from "../session.ts"
-import { type GroupProtocolChoice, KafkaGroupCoordinator } from "./group-coordinator.ts"
+import type { GroupProtocolChoice } from "./group-coordinator.ts"
 
 /** A session on the brokers of a URL, whose groups speak one protocol. */
 export interface GroupSession {
   readonly session: Session
-  readonly groups: KafkaGroupCoordinator
+  readonly groups: GroupCoordinator
   close(): Promise<void>
 }
 
@@ -28,15 +27,9 @@ export async function openSession(url: string, protocol: GroupProtocolChoice = "
     .replace("kafka://", "")
     .split(",")
     .map((text) => ({ host: text.split(":")[0] as string, port: Number(text.split(":")[1]) }))
-  const target = { scheme: "kafka", hosts, path: "", options: {} }
+  const target = { scheme: "kafka", hosts, path: "", options: { groupProtocol: protocol } }
   const session = await kafkaDriver.connect(target, { timeoutMs: 20_000 })
-  const { cluster } = session.native as KafkaNative
-  const groups = new KafkaGroupCoordinator({ cluster, clock: systemClock, random: systemRandom, protocol })
-  const close = async (): Promise<void> => {
-    await groups.close()
-    await session.close()
-  }
-  return { session, groups, close }
+  return { session, groups: session.groups, close: () => session.close() }
 }
 
 /** A name that no other test has. */

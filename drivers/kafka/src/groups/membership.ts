@@ -1,6 +1,6 @@
 /** A group's member: owns the machine of its protocol, carries the commands out, and hands what changed to the one who iterates. */
 import type { AssignmentChange, Claim, Membership, MillraceError } from "@millrace/contract"
-import type { Clock, Timer } from "@millrace/runtime"
+import { type Clock, Signal, Tickets, type Timer } from "@millrace/runtime"
 import { asMillraceError } from "../fetch/slot-lookup.ts"
 import { type ClaimHolder, ClaimToken, type Fence } from "./claim-token.ts"
 import type { NumberedSeat } from "./member-claims.ts"
@@ -46,14 +46,13 @@ class ProtocolMembership<Call, Answer> implements GroupMembership {
   readonly #clock: Clock
   readonly #join = Promise.withResolvers<void>()
   readonly #over = Promise.withResolvers<void>()
-  readonly #tickets = new Map<number, PromiseWithResolvers<void>>()
+  readonly #tickets: Tickets = new Tickets()
   /** The claims as the owner has them: one object for each number. */
   readonly #claims = new Map<number, Claim>()
-  #lastTicket = 0
   #timer: Timer | undefined
   #leave: Promise<void> | undefined
   #end: { readonly error?: MillraceError } | undefined
-  #listeners: (() => void)[] = []
+  readonly #changed: Signal = new Signal()
 
   constructor(group: string, protocol: MemberProtocol<Call, Answer>, clock: Clock) {
     this.group = group
@@ -82,14 +81,14 @@ class ProtocolMembership<Call, Answer> implements GroupMembership {
       this.#claims.delete(token.number)
     }
     if (numbers.length === 0) return Promise.resolve()
-    const { ticket, promise } = this.#newTicket()
+    const { ticket, promise } = this.#tickets.issue()
     this.#handle({ type: "release", nowMs: this.#clock.monotonicMs(), ticket, claims: numbers })
     return promise
   }
 
   leave(): Promise<void> {
     if (this.#leave === undefined) {
-      const { ticket, promise } = this.#newTicket()
+      const { ticket, promise } = this.#tickets.issue()
       this.#leave = promise.finally(() => this.#close())
       this.#handle({ type: "leave", nowMs: this.#clock.monotonicMs(), ticket })
     }
@@ -108,7 +107,7 @@ class ProtocolMembership<Call, Answer> implements GroupMembership {
       }
       if (this.#end?.error !== undefined) throw this.#end.error
       if (this.#end !== undefined) return endOfChanges()
-      await new Promise<void>((resolve) => this.#listeners.push(resolve))
+      await this.#changed.next()
     }
   }
 
@@ -137,13 +136,13 @@ class ProtocolMembership<Call, Answer> implements GroupMembership {
           this.#arm(command.delayMs)
           break
         case "offer":
-          this.#wake()
+          this.#changed.wake()
           break
         case "joined":
           this.#join.resolve()
           break
         case "settle":
-          this.#settle(command.tickets, command.error)
+          this.#tickets.settle(command.tickets, command.error)
           break
         case "end":
           this.#finish(command)
@@ -171,34 +170,12 @@ class ProtocolMembership<Call, Answer> implements GroupMembership {
       this.#join.reject(end.error)
       this.#close()
     }
-    this.#wake()
+    this.#changed.wake()
   }
 
   #close(): void {
     this.#protocol.close()
     this.#over.resolve()
-  }
-
-  #newTicket(): { readonly ticket: number; readonly promise: Promise<void> } {
-    const ticket = ++this.#lastTicket
-    const resolvers = Promise.withResolvers<void>()
-    this.#tickets.set(ticket, resolvers)
-    return { ticket, promise: resolvers.promise }
-  }
-
-  #settle(tickets: readonly number[], error: MillraceError | undefined): void {
-    for (const ticket of tickets) {
-      const resolvers = this.#tickets.get(ticket)
-      this.#tickets.delete(ticket)
-      if (error === undefined) resolvers?.resolve()
-      else resolvers?.reject(error)
-    }
-  }
-
-  #wake(): void {
-    const listeners = this.#listeners
-    this.#listeners = []
-    for (const listener of listeners) listener()
   }
 }
 

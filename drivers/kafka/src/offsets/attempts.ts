@@ -3,6 +3,7 @@ import type { MillraceError } from "@millrace/contract"
 import { backoffMs, type Clock, type Random } from "@millrace/runtime"
 import type { Cluster } from "../cluster/cluster.ts"
 import { kafkaError, meansOtherCoordinator } from "../errors.ts"
+import type { Pauses } from "../pauses.ts"
 
 /** The pauses between the attempts of one call, in ms. */
 const firstPauseMs = 20
@@ -22,25 +23,24 @@ export function checkCoordinator(code: number): void {
   if (meansOtherCoordinator(code)) throw new OtherCoordinator(code)
 }
 
+export interface AttemptTools {
+  readonly cluster: Cluster
+  readonly clock: Clock
+  readonly random: Random
+  readonly pauses: Pauses
+}
+
 /** The attempts of one call: bounded by the session's request timeout, or a limit of the call's own. */
 export class Attempts {
-  readonly #cluster: Cluster
-  readonly #clock: Clock
-  readonly #random: Random
+  readonly #tools: AttemptTools
   readonly #group: string
   readonly #endMs: number
   #tries = 0
 
-  constructor(
-    { cluster, clock, random }: { readonly cluster: Cluster; readonly clock: Clock; readonly random: Random },
-    group: string,
-    limitMs: number = cluster.requestTimeoutMs,
-  ) {
-    this.#cluster = cluster
-    this.#clock = clock
-    this.#random = random
+  constructor(tools: AttemptTools, group: string, limitMs: number = tools.cluster.requestTimeoutMs) {
+    this.#tools = tools
     this.#group = group
-    this.#endMs = clock.monotonicMs() + limitMs
+    this.#endMs = tools.clock.monotonicMs() + limitMs
   }
 
   /** Runs until the right coordinator answers. @throws the coordinator's refusal, retryable, when the time is over */
@@ -50,18 +50,19 @@ export class Attempts {
         return await ask()
       } catch (error) {
         if (!(error instanceof OtherCoordinator)) throw error
-        this.#cluster.invalidateCoordinator(this.#group)
+        this.#tools.cluster.invalidateCoordinator(this.#group)
         if (!(await this.pause())) throw this.#refusal(error.code)
       }
     }
   }
 
-  /** Waits a moment; `false` when the time is over. */
+  /** Waits a moment, or until the session is closed; `false` when the time is over. */
   async pause(): Promise<boolean> {
+    const { clock, random, pauses } = this.#tools
     const pauseMs = backoffMs(this.#tries++, firstPauseMs, longestPauseMs)
-    const jittered = pauseMs / 2 + (pauseMs / 2) * (this.#random.uint32() / 2 ** 32)
-    if (this.#clock.monotonicMs() + jittered >= this.#endMs) return false
-    await new Promise<void>((resolve) => void this.#clock.setTimer(jittered, resolve))
+    const jittered = pauseMs / 2 + (pauseMs / 2) * (random.uint32() / 2 ** 32)
+    if (clock.monotonicMs() + jittered >= this.#endMs) return false
+    await pauses.wait(jittered)
     return true
   }
 

@@ -4,6 +4,7 @@ import { type Claim, ConnectionError, type OffsetEntry } from "@millrace/contrac
 import { seededRandom, systemClock, VirtualClock } from "@millrace/runtime"
 import { FakeCluster } from "../fetch/fake-cluster.test-support.ts"
 import { type ClaimHolder, ClaimToken, type Fence } from "../groups/claim-token.ts"
+import { Pauses } from "../pauses.ts"
 import { offsetCommitApi, offsetDeleteApi, offsetFetchApi } from "../protocol/api.ts"
 import type { OffsetCommitRequest, OffsetFetchRequest } from "../protocol/messages.generated.ts"
 import { KafkaOffsetStore } from "./offset-store.ts"
@@ -16,7 +17,15 @@ const group = { kind: "group", name: "g" } as const
 function bench(): { readonly cluster: FakeCluster; readonly store: KafkaOffsetStore } {
   const cluster = new FakeCluster(new VirtualClock())
   cluster.addTopic("t", idA, [1, 1])
-  return { cluster, store: new KafkaOffsetStore({ cluster, clock: systemClock, random: seededRandom(1) }) }
+  return {
+    cluster,
+    store: new KafkaOffsetStore({
+      cluster,
+      clock: systemClock,
+      random: seededRandom(1),
+      pauses: new Pauses(systemClock),
+    }),
+  }
 }
 
 function at(partition: number): { readonly stream: string; readonly topic: string; readonly partition: number } {

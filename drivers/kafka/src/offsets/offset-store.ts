@@ -16,6 +16,7 @@ import type { Cluster } from "../cluster/cluster.ts"
 import { errorCode, kafkaError, meansNoTopic } from "../errors.ts"
 import { asMillraceError, placeText } from "../fetch/slot-lookup.ts"
 import { ClaimToken, type Fence } from "../groups/claim-token.ts"
+import type { Pauses } from "../pauses.ts"
 import { offsetFetchApi } from "../protocol/api.ts"
 import { Attempts } from "./attempts.ts"
 import { kafkaGroup } from "./offset-owner.ts"
@@ -34,6 +35,8 @@ export interface OffsetTools {
   readonly cluster: Cluster
   readonly clock: Clock
   readonly random: Random
+  /** Of the session: they end when it is closed. */
+  readonly pauses: Pauses
 }
 
 /** From this version on the coordinator itself tells the incarnations of a topic apart. */

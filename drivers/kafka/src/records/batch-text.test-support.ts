@@ -1,10 +1,11 @@
 /** Records and batches as text, in the form of the oracle: what one side says can be compared with what the other does. */
+
 import type { TopicDescription, WireRecord } from "@millrace/contract"
+import { SlabPool } from "@millrace/runtime"
 import type { CodecName } from "../compression/codecs.ts"
 import { KafkaBatchWriter, type WriterLimits } from "./batch-writer.ts"
 import type { KafkaEncodedBatch } from "./encoded-batch.ts"
 import type { KafkaSealedBatch } from "./sealed-batch.ts"
-import { SlabPool } from "./slab.ts"
 
 /** A topic for writers. */
 const topic: TopicDescription = {

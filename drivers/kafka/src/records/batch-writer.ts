@@ -1,11 +1,11 @@
 import type { BatchStamp, BatchWriter, TopicDescription, WireRecord } from "@millrace/contract"
 import { InvalidError, RecordTooLargeError } from "@millrace/contract"
+import type { SlabPool } from "@millrace/runtime"
 import { type CodecName, codecCodes, compress } from "../compression/codecs.ts"
 import { at, headerBytes, magic, uncountedBytes } from "./layout.ts"
 import { type HeaderPlan, planHeaders, putHeaders } from "./record-headers.ts"
 import { millisOf, RecordTimes } from "./record-times.ts"
 import { KafkaSealedBatch } from "./sealed-batch.ts"
-import type { SlabPool } from "./slab.ts"
 import { putVarint, putVarlong, varintBytes, varlongBytes } from "./varint.ts"
 
 /** Where a batch goes: what its topic was when its writer was made. */

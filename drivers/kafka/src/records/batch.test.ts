@@ -10,13 +10,13 @@ import {
   UnsupportedError,
   type WireRecord,
 } from "@millrace/contract"
+import { SlabPool } from "@millrace/runtime"
 import fc from "fast-check"
 import type { CodecName } from "../compression/codecs.ts"
 import { place, sealed, writerOf } from "./batch-text.test-support.ts"
 import { crc32c } from "./checksum.ts"
 import { KafkaEncodedBatch } from "./encoded-batch.ts"
 import { readBatches } from "./read-batches.ts"
-import { SlabPool } from "./slab.ts"
 
 const codecs: readonly CodecName[] = ["none", "gzip", "snappy", "lz4", "zstd"]
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)

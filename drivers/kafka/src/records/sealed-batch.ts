@@ -1,10 +1,10 @@
 import type { BatchStamp, SealedBatch, TopicDescription, WireRecord } from "@millrace/contract"
 import { InvalidError } from "@millrace/contract"
+import type { SlabPool } from "@millrace/runtime"
 import type { BatchTarget } from "./batch-writer.ts"
 import { crc32c } from "./checksum.ts"
 import { KafkaEncodedBatch } from "./encoded-batch.ts"
 import { at, attributes } from "./layout.ts"
-import type { SlabPool } from "./slab.ts"
 
 /** What the writer hands over. */
 export interface BatchContent {

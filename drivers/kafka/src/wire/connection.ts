@@ -6,7 +6,7 @@ import type { Socket } from "node:net"
 import { ClosedError, ConnectionError, MillraceError, TimeoutError } from "@millrace/contract"
 import type { Clock, Timer } from "@millrace/runtime"
 import type { Body, NodeConnection, RequestOptions } from "../cluster/cluster.ts"
-import { errorCode, kafkaError } from "../errors.ts"
+import { errorCode, kafkaError, withOutcome } from "../errors.ts"
 import { type Api, apiVersionsApi, correlationIdOf, fetchApi, metadataApi, produceApi } from "../protocol/api.ts"
 import type { ApiVersionsResponse } from "../protocol/messages.generated.ts"
 import { foreignProtocol } from "./foreign-protocol.ts"
@@ -20,6 +20,8 @@ const mostPending = 10_000
 
 /** How long TCP waits before it asks an idle peer whether it is there, ms. */
 const keepAliveMs = 30_000
+
+const noBroker = "is no Kafka broker"
 
 /** Names of this client for the broker's metrics (KIP-511). */
 const software = { clientSoftwareName: "millrace", clientSoftwareVersion: "0.1.0" }
@@ -242,7 +244,7 @@ export class WireConnection implements NodeConnection {
 
   #refuseForeign(chunk: Uint8Array): void {
     const guess = foreignProtocol(chunk)
-    if (guess !== undefined) throw new MillraceError("protocol", `${this.#server} is no Kafka broker: ${guess}`)
+    if (guess !== undefined) throw new MillraceError("protocol", `${this.#server} ${noBroker}: ${guess}`)
   }
 
   /** Why the connection could not be opened: nothing was done, whatever went wrong. */
@@ -259,8 +261,12 @@ export class WireConnection implements NodeConnection {
         { cause: error, context: this.#context() },
       )
     }
-    if (error instanceof MillraceError) return withOutcome(error, "rejected")
-    return withOutcome(this.#unreadable(error), "rejected")
+    const known = error instanceof MillraceError ? error : this.#unreadable(error)
+    // Whoever has guessed what it is has said so.
+    if (known.kind !== "protocol" || known.message.includes(noBroker)) return withOutcome(known, "rejected")
+    const { cause, context, message } = known
+    const asks = `${message}; is it a Kafka listener without TLS and SASL?`
+    return new MillraceError("protocol", asks, { cause, context, outcome: "rejected" })
   }
 
   /** Keeps one timer, for the earliest deadline. It does not keep the process alive: the socket does, while answers are awaited. */
@@ -350,12 +356,4 @@ function serverName({ nodeId, host, port }: ConnectionOptions): string {
 function decodeVersions(frame: Uint8Array, version: number): ApiVersionsResponse {
   const unsupported = frame.length >= 6 && frame[4] === 0 && frame[5] === errorCode.unsupportedVersion
   return apiVersionsApi.decode(frame, unsupported ? 0 : version)
-}
-
-function withOutcome(error: MillraceError, outcome: "rejected" | "unknown"): MillraceError {
-  if (error.outcome === outcome) return error
-  const { kind, message, retryable, context, cause } = error
-  const same = new MillraceError(kind, message, { retryable, outcome, context, cause })
-  same.name = error.name
-  return same
 }

@@ -7,6 +7,7 @@ export function foreignProtocol(first: Uint8Array): string | undefined {
   if (text.startsWith("HTTP/")) return "it speaks HTTP: the port is that of a web server, not of a Kafka listener"
   if (text.startsWith("SSH-")) return "it speaks SSH: the port is not that of a Kafka listener"
   if (text.startsWith("-ERR") || text.startsWith("-DENIED")) return "it answers like Redis"
+  if (/^220[ -]/.test(text)) return "it greets like a mail or FTP server"
   if (text.startsWith("AMQP")) return "it speaks AMQP"
   // A TLS record: alert or handshake, major version 3.
   if ((first[0] === 0x15 || first[0] === 0x16) && first[1] === 0x03) {

@@ -1,5 +1,4 @@
 /** Cuts the byte stream of a connection into frames: a length of four bytes, then as many bytes. */
-import { MillraceError } from "@millrace/contract"
 
 /** The largest frame that is taken. A broker answers a fetch with at most what was asked for, and one batch above that. */
 const largestFrameBytes: number = 256 << 20
@@ -25,7 +24,7 @@ export class FrameReader {
 
   /**
    * Takes what came, and hands out each frame that is complete, without its length. A frame that came in one piece is a view of it.
-   * @throws MillraceError of kind `protocol` for a length that is negative or above the limit; the stream is of no use then
+   * @throws RangeError for a length that is negative or above the limit; the stream is of no use then
    */
   push(chunk: Uint8Array, onFrame: (frame: Uint8Array) => void): void {
     let at = 0
@@ -75,10 +74,7 @@ export class FrameReader {
       (bytes[at + 3] as number)
     // Every answer begins with a correlation id.
     if (length < 4 || length > this.#limitBytes) {
-      throw new MillraceError(
-        "protocol",
-        `the broker sent a frame of ${length} bytes: 4 to ${this.#limitBytes} are allowed`,
-      )
+      throw new RangeError(`a frame of ${length} bytes: 4 to ${this.#limitBytes} are allowed`)
     }
     return lengthBytes + length
   }

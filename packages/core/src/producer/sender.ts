@@ -123,14 +123,21 @@ export class Sender implements IdentityUser {
 
   readonly #pump = (): void => {
     this.#isPumpDue = false
-    const commands = this.#machine.dispatch(this.#nowMs(), this.#context.identities)
-    this.#execute(commands)
-    if (commands.at(-1)?.kind === "fail") this.wake()
+    this.#dispatch()
     this.#setTimer()
   }
 
+  #dispatch(): void {
+    const commands = this.#machine.dispatch(this.#nowMs(), this.#context.identities)
+    this.#execute(commands)
+    if (commands.at(-1)?.kind === "fail") this.wake()
+  }
+
   #run(event: SenderEvent<PendingBatch>): void {
-    this.#execute(this.#machine.step(event))
+    const commands = this.#machine.step(event)
+    // What waits goes out before callers hear of what came back: what they do then, such as encoding the next batch, keeps nobody waiting.
+    if (event.kind === "appended") this.#dispatch()
+    this.#execute(commands)
     if (this.#machine.phase === "ended") this.#unregister?.()
     else this.#context.identities?.noticeSettled()
     this.wake()
