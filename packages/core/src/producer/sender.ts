@@ -123,21 +123,14 @@ export class Sender implements IdentityUser {
 
   readonly #pump = (): void => {
     this.#isPumpDue = false
-    this.#dispatch()
-    this.#setTimer()
-  }
-
-  #dispatch(): void {
     const commands = this.#machine.dispatch(this.#nowMs(), this.#context.identities)
     this.#execute(commands)
     if (commands.at(-1)?.kind === "fail") this.wake()
+    this.#setTimer()
   }
 
   #run(event: SenderEvent<PendingBatch>): void {
-    const commands = this.#machine.step(event)
-    // What waits goes out before callers hear of what came back: what they do then, such as encoding the next batch, keeps nobody waiting.
-    if (event.kind === "appended") this.#dispatch()
-    this.#execute(commands)
+    this.#execute(this.#machine.step(event))
     if (this.#machine.phase === "ended") this.#unregister?.()
     else this.#context.identities?.noticeSettled()
     this.wake()
