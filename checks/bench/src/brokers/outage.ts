@@ -26,6 +26,7 @@ export function outage(start: () => Promise<Server>): Benchmark {
         await producer.send(record as Uint8Array)
         const load = new Load(() => producer.send(record as Uint8Array))
         await load.run(1_000)
+        await load.settle()
         const before = anonymousBytes(process.pid)
         await server.kill()
         const attemptsBefore = server.proxies[0]?.accepted ?? 0
