@@ -62,7 +62,7 @@ async function planKafka(
     readyMs: 120_000,
     prepare: async () => {
       await writeFile(log4j, log4jSettings)
-      const cluster = randomBytes(16).toString("base64url")
+      const cluster = clusterId()
       const format = async (node: string, index: number): Promise<void> => {
         await mkdir(node)
         const settings = brokerProperties({
@@ -92,4 +92,11 @@ async function planKafka(
       await Promise.all(asked.map((index) => probeBroker(clientPorts[index] ?? 0, brokers)))
     },
   }
+}
+
+/** 16 random bytes as the storage tool takes them: an id that begins with `-` would be read as an option of its own. */
+function clusterId(): string {
+  const bytes = randomBytes(16)
+  bytes.writeUInt8(bytes.readUInt8(0) & 0x7f, 0)
+  return bytes.toString("base64url")
 }
