@@ -8,7 +8,7 @@
  * - After `close` every pending call has settled, and later ones fail with `ClosedError`.
  */
 import type { MillraceError } from "./error.ts"
-import type { Durability, Manifest } from "./manifest.ts"
+import type { Compression, Durability, Manifest } from "./manifest.ts"
 import type { Anchor, Claim, Lineage, Position, TopicName, TopicPartition, Watermarks } from "./position.ts"
 import type { BatchWriter, EncodedBatch, SealedBatch } from "./record.ts"
 
@@ -123,12 +123,8 @@ export interface Catalog {
 export interface PartitionLog {
   /** The backend's own hash of a key, so that other clients agree; the core takes it modulo the partition count. */
   keyHash(key: Uint8Array): number
-  /** A writer for one batch. The limits are at most the manifest's. */
-  writer(
-    topic: TopicDescription,
-    partition: number,
-    limits: { readonly records: number; readonly bytes: number },
-  ): BatchWriter
+  /** A writer for one batch. The limits are at most the manifest's, and count before compression. */
+  writer(topic: TopicDescription, partition: number, limits: WriterLimits): BatchWriter
   /** A new producer identity, or with `bump` the next epoch of one, which starts its sequences at 0 again. */
   identify(topic: TopicName, bump?: Identity): Promise<Identity>
   /**
@@ -142,6 +138,14 @@ export interface PartitionLog {
   /** Where an anchor stands now, one answer a query, in order. A time behind all records answers the end. */
   locate(queries: readonly (TopicPartition & { readonly at: Anchor })[]): Promise<(Position | MillraceError)[]>
   watermarks(partitions: readonly TopicPartition[]): Promise<(Watermarks | MillraceError)[]>
+}
+
+export interface WriterLimits {
+  readonly records: number
+  /** A first record above it comes alone. */
+  readonly bytes: number
+  /** One of the manifest's. Absent: what the connection was opened with, which is none unless its URL says otherwise. */
+  readonly compression?: Compression
 }
 
 export interface Identity {

@@ -211,6 +211,14 @@ export class RecordTooLargeError extends MillraceError {
   }
 }
 
+/** A buffer of bounded size has no room: slow down, or try again once some of what waits has gone out. */
+export class BufferFullError extends MillraceError {
+  protected static override readonly accepts: readonly ErrorKind[] = ["buffer-full"]
+  constructor(message: string, details?: ErrorDetails) {
+    super("buffer-full", message, details)
+  }
+}
+
 /** Bytes do not decode: a payload, a header block, a batch. `context` has the position. */
 export class DecodeError extends MillraceError {
   protected static override readonly accepts: readonly ErrorKind[] = ["decode"]

@@ -38,11 +38,13 @@ export type {
   TransactionHandle,
   TransactionSession,
   Transactions,
+  WriterLimits,
 } from "./driver.ts"
 export type { ErrorContext, ErrorDetails, ErrorKind, ErrorWire, Outcome } from "./error.ts"
 export {
   AlreadyExistsError,
   AuthenticationError,
+  BufferFullError,
   CancelledError,
   ClosedError,
   ConnectionError,
@@ -70,7 +72,7 @@ export type { HeaderKind } from "./header-value.ts"
 export { HeaderValue, headerKindCodes, hex } from "./header-value.ts"
 export type { HeadersInit } from "./headers.ts"
 export { Headers } from "./headers.ts"
-export type { Capability, Durability, Manifest } from "./manifest.ts"
+export type { Capability, Compression, Durability, Manifest } from "./manifest.ts"
 export type { MessageId } from "./message-id.ts"
 export { batchId, checkMessageId, formatMessageId, maxBatchRecords, parseMessageId, splitId } from "./message-id.ts"
 export { murmur2 } from "./murmur2.ts"

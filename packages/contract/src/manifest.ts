@@ -10,6 +10,9 @@ export type Capability =
 
 export type Durability = "synced" | "written"
 
+/** What the records of a batch are compressed with on their way and in the log. */
+export type Compression = "none" | "gzip" | "snappy" | "lz4" | "zstd"
+
 export interface Manifest {
   /** The backend in words, for error messages: "embedded log", "Apache Kafka 4.4". */
   readonly backend: string
@@ -31,6 +34,8 @@ export interface Manifest {
     readonly idLookup: "window" | "resend" | "none"
     /** Durabilities that a topic can be created with; the first is the default. */
     readonly durability: readonly Durability[]
+    /** What batches can be compressed with, as any reader of the backend reads it; `none` everywhere. */
+    readonly compression: readonly Compression[]
   }
   readonly read: {
     /** Offsets of a partition can have holes. */
