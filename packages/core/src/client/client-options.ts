@@ -1,4 +1,6 @@
 import type { Manifest } from "@millrace/contract"
+import type { Encryptor } from "../encryption/encryptor.ts"
+import { checkEncryptor } from "../encryption/sealing.ts"
 import { checkName } from "./names.ts"
 import { OptionReader } from "./options.ts"
 
@@ -12,11 +14,14 @@ export interface ClientOptions {
   readonly publishRetries?: number
   /** The wait before the first retry, in ms; doubled for each further one, at most 30 s. Default 250. */
   readonly publishRetryBackoffMs?: number
+  /** What payloads and headers are encrypted and decrypted with, unless a producer or consumer says otherwise. Default: nothing. */
+  readonly encryptor?: Encryptor
 }
 
 /** Client options after the checks. */
 export interface ClientSettings {
   readonly stream: string | undefined
+  readonly encryptor: Encryptor | undefined
   readonly publish: { readonly timeoutMs: number; readonly retries: number; readonly retryBackoffMs: number }
 }
 
@@ -25,6 +30,7 @@ const known: readonly (keyof ClientOptions)[] = [
   "publishTimeoutMs",
   "publishRetries",
   "publishRetryBackoffMs",
+  "encryptor",
 ]
 
 /** @throws InvalidError for unknown keys and values out of range */
@@ -32,6 +38,7 @@ export function checkClientOptions(options: ClientOptions | undefined, limits: M
   const read = new OptionReader<ClientOptions>("client", options, known)
   return {
     stream: options?.stream === undefined ? undefined : checkName("stream", options.stream, limits),
+    encryptor: options?.encryptor === undefined ? undefined : checkEncryptor("client", options.encryptor),
     publish: {
       timeoutMs: read.duration("publishTimeoutMs", { fallback: 60_000 }),
       retries: read.whole("publishRetries", { min: 0, fallback: 3 }),

@@ -1,4 +1,8 @@
 import { InvalidError, type Manifest, type Session } from "@millrace/contract"
+import type { ProducerReport } from "../observe/producer-report.ts"
+import { readReports } from "../observe/producer-reports.ts"
+import { ownStream } from "../observe/report-topic.ts"
+import type { TopicRef } from "../producer/producer.ts"
 import { type ClientOptions, checkClientOptions } from "./client-options.ts"
 import { type ClientRuntime, LiveContext } from "./live-context.ts"
 import { OptionReader, shown } from "./options.ts"
@@ -53,9 +57,23 @@ export class Client implements AsyncDisposable {
     return new Topic(this.#context, { stream: this.#defaultStream ?? "", topic: name })
   }
 
-  /** The streams that exist when the iteration begins. */
+  /** The streams that exist when the iteration begins, but for `millrace`, which holds Millrace's own topics. */
   streams(): AsyncIterable<StreamInfo> {
-    return listed(this.#context, async () => (await this.#context.session.catalog.listStreams()).map(streamInfo))
+    return listed(this.#context, async () => {
+      const streams = await this.#context.session.catalog.listStreams()
+      return streams.filter(({ stream }) => stream !== ownStream).map(streamInfo)
+    })
+  }
+
+  /**
+   * What the producers of a topic report of themselves, in every process that uses the same backend, by instance; those of this client
+   * as they are now, others as they were at their last report. A producer that has sent nothing is not among them. Reads the reports of
+   * the last few minutes, 10,000 at the most, for 5 s at the most.
+   * @throws ClosedError, and what keeps the backend from being read; a report that is damaged is passed over
+   */
+  async producers(topic: TopicRef): Promise<ProducerReport[]> {
+    this.#context.assertOpen()
+    return await readReports(this.#context, { stream: topic.stream, topic: topic.name })
   }
 
   /**

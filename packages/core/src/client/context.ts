@@ -1,5 +1,8 @@
 import type { Session, TopicDescription, TopicName } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
+import type { Encryptor } from "../encryption/encryptor.ts"
+import type { ProducerRegistry } from "../observe/producer-registry.ts"
+import type { Telemetry } from "../observe/telemetry.ts"
 import type { ConnectionWatch } from "./connection-watch.ts"
 
 /** What every room of the core gets from the client that it works for. */
@@ -10,7 +13,15 @@ export interface ClientContext {
   readonly connection: ConnectionWatch
   /** The connection's publish settings, which producers inherit (table 1.14). */
   readonly publish: { readonly timeoutMs: number; readonly retries: number; readonly retryBackoffMs: number }
+  /** What producers and consumers encrypt and decrypt with unless they say otherwise. */
+  readonly encryptor?: Encryptor | undefined
   readonly topics: TopicDirectory
+  /** The live producers, for reports of their statistics. */
+  readonly producers: ProducerRegistry
+  /** Spans and metrics; absent when nobody collects any. */
+  readonly telemetry?: Telemetry | undefined
+  /** Opens the log that a spool lives in, for this process alone; absent where there is none to be had. */
+  readonly openSpool?: ((directory: string) => Promise<Session>) | undefined
   /** Registers what `client.close()` must shut down; the answer forgets it again. */
   own(owned: Owned): () => void
 }

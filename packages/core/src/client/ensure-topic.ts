@@ -15,6 +15,9 @@ export interface Creation {
   readonly topic: TopicSpec | undefined
 }
 
+/** What it needs of a client; a session beside the client's has the same. */
+export type EnsureContext = Pick<ClientContext, "session" | "clock" | "topics">
+
 /** How often a race with deletions and creations by others is run again. */
 const maxRounds = 10
 
@@ -27,7 +30,7 @@ const roundWaitMs = 50
  * @throws NotFoundError when it is missing and may not be created, or others delete it as fast as it is created
  */
 export async function ensureTopic(
-  context: ClientContext,
+  context: EnsureContext,
   name: TopicName,
   creation: Creation,
 ): Promise<TopicDescription> {
@@ -58,7 +61,7 @@ export async function ensureTopic(
 }
 
 /** Creates the stream where streams are objects and it is missing. */
-export async function ensureStream(context: ClientContext, stream: string): Promise<void> {
+export async function ensureStream(context: EnsureContext, stream: string): Promise<void> {
   if (context.session.manifest.catalog.streams === "prefixes" || stream === "") return
   try {
     await context.session.catalog.createStream(stream)
@@ -67,6 +70,6 @@ export async function ensureStream(context: ClientContext, stream: string): Prom
   }
 }
 
-function wait(context: ClientContext, ms: number): Promise<void> {
+function wait(context: EnsureContext, ms: number): Promise<void> {
   return new Promise((resolve) => void context.clock.setTimer(ms, resolve))
 }

@@ -7,6 +7,12 @@ import {
   type TopicName,
 } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
+import type { Encryptor } from "../encryption/encryptor.ts"
+import { publishConnectionChange } from "../observe/diagnostics.ts"
+import { ProducerRegistry } from "../observe/producer-registry.ts"
+import { type ObserveOptions, StatisticsReporter } from "../observe/statistics-reporter.ts"
+import type { StatisticsSettings } from "../observe/statistics-settings.ts"
+import type { Telemetry } from "../observe/telemetry.ts"
 import type { ClientSettings } from "./client-options.ts"
 import { ConnectionWatch } from "./connection-watch.ts"
 import type { ClientContext, Owned, TopicDirectory } from "./context.ts"
@@ -21,6 +27,17 @@ export interface ClientRuntime {
   readonly random: Random
   /** Where the session reports its connections; absent for a session that has none. */
   readonly connection?: ConnectionWatch
+  /** How producer statistics are reported to others; absent: they are not. */
+  readonly statistics?: StatisticsSettings
+  /** Opens a second connection to the same backend, for reports. Absent where the client's own session serves. */
+  readonly observe?: (options: ObserveOptions) => Promise<Session>
+  /** Spans and metrics; absent when nobody collects any. */
+  readonly telemetry?: Telemetry
+  /**
+   * Opens, and where need be makes, the embedded log of a spool in a directory, for one user at a time. Absent: producers with a spool
+   * are refused.
+   */
+  readonly openSpool?: (directory: string) => Promise<Session>
 }
 
 /** The context of a client that can be closed, with what it has to shut down. */
@@ -30,7 +47,11 @@ export class LiveContext implements ClientContext {
   readonly random: Random
   readonly connection: ConnectionWatch
   readonly publish: ClientSettings["publish"]
+  readonly encryptor: Encryptor | undefined
   readonly topics: TopicDirectory
+  readonly producers: ProducerRegistry
+  readonly telemetry: Telemetry | undefined
+  readonly openSpool: ClientContext["openSpool"]
   readonly #owned = new Set<Owned>()
   #closing: Promise<void> | undefined
 
@@ -40,11 +61,17 @@ export class LiveContext implements ClientContext {
     this.random = runtime.random
     this.connection = runtime.connection ?? new ConnectionWatch()
     this.publish = settings.publish
+    this.encryptor = settings.encryptor
     const directory = new CachedTopicDirectory(session.catalog)
     this.topics = {
       describe: (name: TopicName): Promise<TopicDescription> => directory.describe(name),
       forget: (name: TopicName): void => directory.forget(name),
     }
+    this.telemetry = runtime.telemetry
+    this.openSpool = runtime.openSpool
+    this.connection.listen(publishConnectionChange)
+    this.producers = new ProducerRegistry(this.clock, this.random)
+    if (runtime.statistics !== undefined) this.#owned.add(this.#reporter(runtime.statistics, runtime.observe))
   }
 
   get manifest(): Manifest {
@@ -84,6 +111,11 @@ export class LiveContext implements ClientContext {
     }
     if (failures.length === 1) throw failures[0]
     if (failures.length > 1) throw combined(failures)
+  }
+
+  #reporter(settings: StatisticsSettings, observe: ClientRuntime["observe"]): StatisticsReporter {
+    const { clock, random, session, producers } = this
+    return new StatisticsReporter({ clock, random, session, producers, settings, observe })
   }
 
   #within(ms: number, work: Promise<void>, message: string): Promise<void> {

@@ -8,10 +8,13 @@ import type { Cursor } from "../consumer/cursor.ts"
 import { openCursor, type ReaderOptions } from "../consumer/log-cursor.ts"
 import { openConsumer } from "../consumer/partition-consumer.ts"
 import { BatchPublishBuilder } from "../producer/batch-publish-builder.ts"
+import { BatchingBuilder } from "../producer/batching-builder.ts"
 import type { SendResult } from "../producer/confirmation.ts"
-import { openProducer, type Producer } from "../producer/producer.ts"
+import { openProducer } from "../producer/open-producer.ts"
+import { batchPool, PooledBatchBuilder } from "../producer/pooled-batch-builder.ts"
+import type { Producer } from "../producer/producer.ts"
 import type { ProducerOptions } from "../producer/producer-options.ts"
-import { resendBatch } from "../producer/publish.ts"
+import { type ResendOptions, resendBatch } from "../producer/publish.ts"
 import { PublishBuilder } from "../producer/publish-builder.ts"
 import { outOfRange } from "../producer/routing.ts"
 import type { Message } from "../record/message.ts"
@@ -142,16 +145,31 @@ export class Topic {
 
   /**
    * Sends records of a failed publish again (`error.unconfirmed`), with the ids that they carry and to the partitions that they were
-   * tried on. A backend that recognises ids leaves out what is already there, and `duplicates` counts it.
+   * tried on. A backend that recognises ids leaves out what is already there, and `duplicates` counts it. Records that were encrypted
+   * go out with the same bytes; others are encrypted, where there is an encryptor.
    * @throws as `Producer.sendBatch`
    */
-  batch(records: readonly OutgoingRecord[]): Promise<SendResult> {
-    return resendBatch(this.#context, this.#name, records)
+  batch(records: readonly OutgoingRecord[], options?: ResendOptions): Promise<SendResult> {
+    return resendBatch(this.#context, this.#name, { records, options })
   }
 
   /** A direct producer. @throws InvalidError, UnsupportedError for the options; ClosedError */
   producer(options?: ProducerOptions): Producer {
     return openProducer(this.#context, this.#name, options)
+  }
+
+  /** Sets up a producer that collects records on the client and sends each flush as one append. */
+  batching(): BatchingBuilder {
+    return new BatchingBuilder(this.#context, this.#name)
+  }
+
+  /**
+   * Builds a batch whose payloads are written straight into pooled buffers, for `producer.send(batch)`.
+   * @param sizeHintBytes How much room the first buffer has at least. Default 1024.
+   * @throws InvalidError for the hint
+   */
+  batchBuilder(sizeHintBytes: number = 1024): PooledBatchBuilder {
+    return new PooledBatchBuilder({ limits: this.#context.manifest.limits, pool: batchPool, sizeHintBytes })
   }
 
   /**

@@ -13,6 +13,7 @@ const strictUtf8 = new TextDecoder("utf-8", { fatal: true })
  */
 export class Json<T> implements Codec<T> {
   readonly name: string = "JSON"
+  readonly contentType: "json" = "json"
   readonly #check: (value: unknown) => T
 
   /**

@@ -1,16 +1,22 @@
 import {
+  type Compression,
   Headers,
   type Manifest,
   type MillraceError,
   type PartitionLog,
   type TopicDescription,
+  type WriterLimits,
 } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
+import type { BatchObserver } from "../observe/batch-observer.ts"
 import type { SendableRecord } from "../record/outgoing-record.ts"
+import type { BatchJournal, Restoration, RestoredBatch } from "./batch-journal.ts"
+import type { Call } from "./call.ts"
 import { Chunk } from "./chunk.ts"
+import type { DeliveryGroup } from "./delivery-group.ts"
 import type { IdentitySource } from "./identity-source.ts"
 import type { BatchPart, PendingBatch } from "./pending-batch.ts"
-import { outOfRange, type Partitioner, Router, routesItself } from "./routing.ts"
+import { outOfRange, type Partitioner, type Route, Router, routesItself } from "./routing.ts"
 import type { SendCall } from "./send-call.ts"
 import { type Admission, millraceError, Sender, type SenderContext, shared } from "./sender.ts"
 import type { SenderSettings } from "./sender-command.ts"
@@ -22,11 +28,17 @@ export interface AccumulatorContext {
   readonly clock: Clock
   readonly random: Random
   readonly settings: SenderSettings
-  /** Records of one request. */
-  readonly batchLength: number
+  readonly confirm: "offsets" | "stored"
+  /** Of one request; the backend's limits hold besides. */
+  readonly batchRecords: number
+  readonly batchBytes: number
+  readonly compression: Compression | undefined
   readonly partitioner: Partitioner | undefined
   readonly identities: IdentitySource | undefined
+  readonly observer: BatchObserver
   readonly onResend: () => void
+  readonly journal?: BatchJournal | undefined
+  readonly onDoubt?: ((records: number) => void) | undefined
   /** The topic is another one now: the accumulator takes nothing more. */
   readonly onGone: () => void
 }
@@ -44,7 +56,7 @@ export interface LeftBatches {
 export class Accumulator {
   readonly #context: AccumulatorContext
   readonly #senderContext: SenderContext
-  readonly #limits: { readonly records: number; readonly bytes: number }
+  readonly #limits: WriterLimits
   #senders: (Sender | undefined)[] = []
   #router: Router
   #description: TopicDescription
@@ -60,8 +72,12 @@ export class Accumulator {
 
   constructor(context: AccumulatorContext) {
     this.#context = context
-    const { batchRecords, batchBytes } = context.limits
-    this.#limits = { records: Math.min(context.batchLength, batchRecords), bytes: batchBytes }
+    const { limits } = context
+    this.#limits = {
+      records: Math.min(context.batchRecords, limits.batchRecords),
+      bytes: Math.min(context.batchBytes, limits.batchBytes),
+      ...(context.compression === undefined ? {} : { compression: context.compression }),
+    }
     this.#description = context.description
     this.#router = this.#newRouter(context.description)
     this.#nextInBalance = context.random.uint32() % context.description.partitions.length
@@ -71,8 +87,15 @@ export class Accumulator {
       clock: context.clock,
       random: context.random,
       settings: context.settings,
+      confirm: context.confirm,
       identities: context.identities,
+      restoringWriter: (partition, records) =>
+        context.log.writer(this.#description, partition, { ...this.#limits, records, bytes: limits.batchBytes }),
+      lineage: context.description.lineage,
+      journal: context.journal,
+      onDoubt: context.onDoubt,
       newWriter: (partition) => context.log.writer(this.#description, partition, this.#limits),
+      observer: context.observer,
       onResend: context.onResend,
       onHandBack: (partition, batches, error) => this.#takeBack(partition, batches, error),
     }
@@ -93,12 +116,13 @@ export class Accumulator {
   }
 
   /**
-   * Takes every record of a call. The call is refused, and nothing of it taken, when a partitioner fails.
-   * The partitions that the call names are known to exist.
+   * Takes every record of a call. The call is refused, and nothing of it taken, when a partitioner fails, or when the topic has no such
+   * partition as it names.
    */
   append(call: SendCall): void {
     let partitions: Int32Array | number
     try {
+      this.checkedPartition(call.highestPartition)
       partitions = this.#locate(call)
     } catch (error) {
       call.refuse(error as MillraceError)
@@ -121,6 +145,62 @@ export class Accumulator {
     call.taken()
   }
 
+  /** The same number. @throws InvalidError when the topic has no such partition */
+  checkedPartition(partition: number): number {
+    if (partition < this.partitions) return partition
+    const { stream, topic } = this.#description
+    throw outOfRange(`partition ${partition}`, { stream, topic, partitions: this.partitions })
+  }
+
+  /**
+   * Takes one record of a call, which may share its batch with those of others. The partition that it names is known to exist.
+   * @throws InvalidError when the partitioner fails, RecordTooLargeError; then nothing was taken
+   */
+  appendOne(record: SendableRecord, call: Call, index: number): void {
+    const { route } = call
+    const partition = this.#partitionOf(record, route)
+    const sender = this.#senderFor(partition, 1, shared)
+    try {
+      sender.append(this.#scratch.fill(record, route.kind === "key" ? route.key : null), call, index)
+    } catch (thrown) {
+      throw millraceError(thrown)
+    } finally {
+      this.#scratch.clear()
+    }
+    if (partition === -1) this.#sticky = sender.open
+  }
+
+  /**
+   * `appendOne` for a record that somebody waits for: into the group that its batch ends with, or into a new one.
+   * @throws as `appendOne`
+   */
+  appendToGroup(record: SendableRecord, route: Route, open: () => DeliveryGroup): DeliveryGroup {
+    const partition = this.#partitionOf(record, route)
+    const sender = this.#senderFor(partition, 1, shared)
+    try {
+      return sender.appendToGroup(this.#scratch.fill(record, route.kind === "key" ? route.key : null), open)
+    } catch (thrown) {
+      throw millraceError(thrown)
+    } finally {
+      this.#scratch.clear()
+      if (partition === -1) this.#sticky = sender.open
+    }
+  }
+
+  /** Puts a batch of an earlier process on its way again, as it was; its records are those of the call. */
+  restore(call: Call, batch: RestoredBatch): Restoration {
+    const { sequenced, windowMs = Number.POSITIVE_INFINITY } = this.#context.settings
+    if (batch.lineage !== this.#description.lineage || batch.partition >= this.partitions) return "replaced"
+    const isKnown = sequenced ? batch.identity !== undefined : batch.identity === undefined && !batch.isMoved
+    if (!isKnown || batch.ageMs >= windowMs) return "expired"
+    return this.#sender(batch.partition).restore(call, batch) ? "restored" : "expired"
+  }
+
+  /** What lingers for more records need not any more. */
+  release(): void {
+    for (const sender of this.#senders) sender?.release()
+  }
+
   /**
    * Takes a part of an earlier incarnation's batch, alone, to the partitions where its records belong here. Its call opens new parts.
    * @throws InvalidError, before anything is taken, when the topic has no such partition any more
@@ -131,7 +211,7 @@ export class Accumulator {
     const targets = part.records.map((record) => {
       const byKey = !stays && record.key !== null
       const own = { ...record, partition: byKey ? -1 : batch.partition }
-      return this.#checked(this.#router.partitionOf(own, part.call.route))
+      return this.checkedPartition(this.#router.partitionOf(own, part.call.route))
     })
     const admission = { chunk: batch.chunk, resend: batch.resend, isMoved: true }
     const touched = new Set<Sender>()
@@ -164,13 +244,23 @@ export class Accumulator {
     for (const sender of this.#senders) sender?.abort(error)
   }
 
-  /** One partition for all records, −1 in balance, or one each. */
-  #locate(call: SendCall): Int32Array | number {
-    if (this.#router.isUniform && !call.isMixed) return this.#router.partitionOfRoute(call.route)
-    return Int32Array.from(call.records, (record) => this.#router.partitionOf(record, call.route))
+  /** −1: in balance. */
+  #partitionOf(record: SendableRecord, route: Route): number {
+    const isPlain = record instanceof Uint8Array && this.#router.isUniform
+    return isPlain ? this.#router.partitionOfRoute(route) : this.#router.partitionOf(record, route)
   }
 
-  /** False when a record could not be taken; the call knows then. */
+  /** One partition for all records, −1 in balance, or one each. */
+  #locate(call: SendCall): Int32Array | number {
+    const { records, route, count } = call
+    if (this.#router.isUniform && !call.isMixed) return this.#router.partitionOfRoute(route)
+    if (count === 1) return this.#router.partitionOf(records[0] as SendableRecord, route)
+    const partitions = new Int32Array(count)
+    for (let i = 0; i < count; i++) partitions[i] = this.#router.partitionOf(records[i] as SendableRecord, route)
+    return partitions
+  }
+
+  /** False when nothing may follow; the call knows why. A record that is too large fails alone: those around it go their way. */
   #appendRange(call: SendCall, range: Range): boolean {
     const { from, to, partitions, admission } = range
     const { chunk } = admission
@@ -179,6 +269,7 @@ export class Accumulator {
     const uniform = typeof partitions === "number"
     let balanced: Sender | undefined
     let common: Sender | undefined
+    let refused: MillraceError | undefined
     if (uniform) {
       common = this.#senderFor(partitions, to - from, admission)
       if (partitions === -1) balanced = common
@@ -192,7 +283,14 @@ export class Accumulator {
           if (partition === -1) balanced ??= this.#senderFor(-1, to - from, admission)
           sender = partition === -1 ? (balanced as Sender) : this.#senderFor(partition, 1, admission)
         }
-        sender.append(this.#scratch.fill(records[index] as SendableRecord, defaultKey), call, index)
+        try {
+          sender.append(this.#scratch.fill(records[index] as SendableRecord, defaultKey), call, index)
+        } catch (thrown) {
+          const error = millraceError(thrown)
+          if (error.kind !== "record-too-large") throw error
+          call.refuseOne(index, error)
+          refused ??= error
+        }
       }
     } catch (thrown) {
       call.refuseFrom(index, millraceError(thrown))
@@ -202,7 +300,9 @@ export class Accumulator {
       if (chunk !== undefined) this.#complete(chunk)
     }
     if (balanced !== undefined && chunk === undefined) this.#sticky = balanced.open
-    return true
+    if (refused === undefined || to === call.count) return true
+    call.refuseFrom(to, refused)
+    return false
   }
 
   /** A chunk is alone in its batches: nothing joins them any more. */
@@ -224,12 +324,6 @@ export class Accumulator {
     const sticky = this.#sticky
     const stays = sticky !== undefined && !sticky.full && sticky.count + count <= this.#limits.records
     return stays && chunk === undefined ? sticky.partition : this.#nextPartition()
-  }
-
-  #checked(partition: number): number {
-    if (partition < this.partitions) return partition
-    const { stream, topic } = this.#description
-    throw outOfRange(`partition ${partition}`, { stream, topic, partitions: this.partitions })
   }
 
   #nextPartition(): number {

@@ -1,16 +1,25 @@
-import type { SendCall } from "./send-call.ts"
+import type { Call } from "./call.ts"
+
+interface Mark {
+  readonly ordinal: number
+  readonly reached: () => void
+}
 
 /** The calls that have not settled, oldest first. The links are fields of the calls, so that a call costs no entry of its own. */
-export class CallList implements Iterable<SendCall> {
-  #first: SendCall | undefined
-  #last: SendCall | undefined
+export class CallList implements Iterable<Call> {
+  #first: Call | undefined
+  #last: Call | undefined
   #size = 0
+  #nextOrdinal = 0
+  /** In the order of their ordinals. */
+  readonly #marks: Mark[] = []
 
   get size(): number {
     return this.#size
   }
 
-  add(call: SendCall): void {
+  add(call: Call): void {
+    call.ordinal = this.#nextOrdinal++
     call.older = this.#last
     if (this.#last === undefined) this.#first = call
     else this.#last.newer = call
@@ -19,7 +28,7 @@ export class CallList implements Iterable<SendCall> {
   }
 
   /** Takes a call out that is in the list. */
-  remove(call: SendCall): void {
+  remove(call: Call): void {
     const { older, newer } = call
     if (older === undefined) this.#first = newer
     else older.newer = newer
@@ -28,9 +37,26 @@ export class CallList implements Iterable<SendCall> {
     call.older = undefined
     call.newer = undefined
     this.#size--
+    if (older === undefined && this.#marks.length > 0) this.#reach()
   }
 
-  *[Symbol.iterator](): Iterator<SendCall> {
+  /** Settles when all that are in the list now have left it. */
+  passed(): Promise<void> {
+    if (this.#size === 0) return Promise.resolve()
+    return new Promise((reached) => {
+      this.#marks.push({ ordinal: this.#nextOrdinal, reached })
+    })
+  }
+
+  *[Symbol.iterator](): Iterator<Call> {
     for (let call = this.#first; call !== undefined; call = call.newer) yield call
+  }
+
+  #reach(): void {
+    const oldest = this.#first?.ordinal ?? Number.POSITIVE_INFINITY
+    let passed = 0
+    while (passed < this.#marks.length && (this.#marks[passed] as Mark).ordinal <= oldest) passed++
+    // A turn later, so that whoever awaits the last call itself hears of it first.
+    for (const mark of this.#marks.splice(0, passed)) queueMicrotask(mark.reached)
   }
 }

@@ -21,27 +21,31 @@ export abstract class DescribedBuilder {
     return this
   }
 
+  /** How the payload is encoded. `arrow` needs a schema fingerprint. */
   contentType(contentType: ContentType): this {
     this.metadata.contentType = contentType
     return this
   }
 
+  /** Of the schema that the payload was written with, 0 to 2^32 − 1. */
   schemaId(schemaId: number): this {
     this.metadata.schemaId = schemaId
     return this
   }
 
-  /** Adds one index entry, at most 32 a record. */
+  /** Adds one index entry, at most 32 a record: text of 1 to 255 bytes. The same key again replaces its value. */
   index(key: string, value: string): this {
     this.metadata.index = { ...this.metadata.index, [key]: value }
     return this
   }
 
-  inlinePayload(inline: boolean): this {
+  /** Whether the payload is part of the record's projection: at most 8 MiB then. */
+  inlinePayload(inline: boolean = true): this {
     this.metadata.inlinePayload = inline
     return this
   }
 
+  /** Which projection the record belongs to. */
   projectionRef(reference: string): this {
     this.metadata.projectionRef = reference
     return this

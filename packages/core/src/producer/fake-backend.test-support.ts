@@ -14,6 +14,7 @@ import {
   type BatchWriter,
   type Catalog,
   ClosedError,
+  type Compression,
   ConnectionError,
   FencedError,
   type Identity,
@@ -77,6 +78,7 @@ export function fakeManifest(
       identityScope: "producer",
       idLookup: "resend",
       durability: ["synced", "written"],
+      compression: ["none"],
       ...append,
     },
     read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
@@ -118,6 +120,8 @@ export class FakeBackend {
   readonly topics: Map<string, FakeTopic> = new Map()
   /** Appends in the order of their calls. */
   readonly appends: { partition: number; count: number; sequence: number | undefined; resend: boolean }[] = []
+  /** What batches were to be compressed with. */
+  readonly compressions: Set<Compression | undefined> = new Set()
   describes: number = 0
   identifies: number = 0
   inFlight: number = 0
@@ -125,6 +129,8 @@ export class FakeBackend {
   fate: (append: number, partition: number) => Fate = () => ({})
   /** Batches of more records are refused as too large. */
   largestBatch: number = Number.POSITIVE_INFINITY
+  /** Batches that hold a longer payload are refused as too large. */
+  largestPayloadBytes: number = Number.POSITIVE_INFINITY
   /** Refuses an old epoch on every partition, not only where the new one was seen. */
   fencesEverywhere: boolean = true
   /** Leaves out every record whose id is there already, not only those of resends by the user. */
@@ -191,6 +197,9 @@ export class FakeBackend {
 
   /** Writers throw from here on, after so many records of a batch. */
   breakWritersAfter: number = Number.POSITIVE_INFINITY
+
+  /** Writers refuse a longer payload, and go on: what a driver does that knows the topic's own limit. */
+  longestWritableBytes: number = Number.POSITIVE_INFINITY
 
   delete(topic: string): void {
     this.topics.delete(topic)
@@ -275,8 +284,14 @@ export class FakeBackend {
   #log(): PartitionLog {
     return {
       keyHash: murmur2,
-      writer: (topic, partition, limits) =>
-        new FakeWriter(topic, partition, { ...limits, breaks: this.breakWritersAfter }),
+      writer: (topic, partition, limits) => {
+        this.compressions.add(limits.compression)
+        return new FakeWriter(topic, partition, {
+          ...limits,
+          breaks: this.breakWritersAfter,
+          longestBytes: this.longestWritableBytes,
+        })
+      },
       identify: async (topic, bump) => this.#identify(topic, bump),
       append: (batch, options) => this.#append(batch as FakeBatch, options),
       openReader: () => {
@@ -358,6 +373,7 @@ export class FakeBackend {
     if (topic.description.lineage !== batch.topic.lineage)
       throw new NotFoundError(`topic "${batch.topic.topic}" was recreated`)
     if (batch.count > this.largestBatch) throw new RecordTooLargeError(`${batch.count} records are too many`)
+    this.#checkPayloads(batch)
     const partition = topic.partitions[batch.partition] as Partition
     if (identity !== undefined) {
       const duplicate = this.#checkSequence(partition, batch, identity)
@@ -374,6 +390,17 @@ export class FakeBackend {
     if (duplicates === 0) return { base: BigInt(base), contiguous: true, duplicates: 0 }
     if (duplicates === batch.count && first !== undefined) return { base: BigInt(first), contiguous: true, duplicates }
     return { contiguous: false, duplicates }
+  }
+
+  #checkPayloads(batch: FakeBatch): void {
+    const limitBytes = this.largestPayloadBytes
+    if (limitBytes === Number.POSITIVE_INFINITY) return
+    for (const { payload } of batch.content) {
+      const sizeBytes = payload?.length ?? 0
+      if (sizeBytes <= limitBytes) continue
+      const context = { partition: batch.partition, sizeBytes, limitBytes }
+      throw new RecordTooLargeError(`${sizeBytes} bytes are more than ${limitBytes}`, { context })
+    }
   }
 
   #checkSequence(
@@ -422,6 +449,7 @@ interface WriterLimits {
   readonly records: number
   readonly bytes: number
   readonly breaks: number
+  readonly longestBytes: number
 }
 
 class FakeWriter implements BatchWriter {
@@ -443,11 +471,18 @@ class FakeWriter implements BatchWriter {
 
   tryAppend({ payload, key, headers, id, timestampMicros }: WireRecord): boolean {
     if (this.count >= this.#limits.breaks) throw new RecordTooLargeError("the writer is broken")
-    const size = 10 + (payload?.length ?? 0)
+    const sizeBytes = payload?.length ?? 0
+    const limitBytes = this.#limits.longestBytes
+    if (sizeBytes > limitBytes) {
+      throw new RecordTooLargeError(`${sizeBytes} bytes are more than ${limitBytes}`, {
+        context: { sizeBytes, limitBytes },
+      })
+    }
+    const size = 10 + sizeBytes
     if (this.count > 0 && (this.count >= this.#limits.records || this.bytes + size > this.#limits.bytes)) return false
     this.bytes += size
     const copy = payload === null ? null : payload.slice()
-    this.#records.push({ payload: copy, key, headers, id, timestampMicros })
+    this.#records.push({ payload: copy, key: key === null ? null : key.slice(), headers, id, timestampMicros })
     return true
   }
 

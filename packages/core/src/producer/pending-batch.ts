@@ -7,14 +7,17 @@ import type {
   TopicName,
   WireRecord,
 } from "@millrace/contract"
+import type { ObservableBatch, ObservedBatch } from "../observe/batch-observer.ts"
+import type { BatchNumber } from "./batch-journal.ts"
+import { BatchOutcome } from "./batch-outcome.ts"
+import type { Call } from "./call.ts"
 import type { Chunk } from "./chunk.ts"
-import type { Confirmation } from "./confirmation.ts"
-import { type SendCall, unconfirmedRecords } from "./send-call.ts"
+import { unconfirmedRecords } from "./send-call.ts"
 import type { SenderBatch } from "./sender-entry.ts"
 
 /** The records of one call within a batch. */
 export interface BatchPart {
-  readonly call: SendCall
+  readonly call: Call
   /** Which record of the call the first one is. */
   readonly index: number
   readonly records: readonly WireRecord[]
@@ -26,24 +29,39 @@ export interface BatchOptions {
   readonly isMoved: boolean
   /** Asked once, when the batch is sealed. */
   readonly stamp: (resend: boolean) => BatchStamp
+  /** Of one that was split off: how many records of the stamp's batch lie before its first one. */
+  readonly skipped?: number
 }
 
 /**
  * A batch of one partition from its first record to its settlement, with the calls whose records are in it. The records of one call
  * stand together: a part is a call, where it starts in the batch, and which record of the call that is.
  */
-export class PendingBatch implements SenderBatch {
+export class PendingBatch implements SenderBatch, ObservableBatch {
   readonly partition: number
   /** The request of a larger call that this batch is, alone; absent when several calls may share it. */
   readonly chunk: Chunk | undefined
   readonly resend: boolean
   /** It holds records that were meant for an earlier incarnation of the topic. */
   readonly isMoved: boolean
+  attempt = 0
+  firstSentMs = 0
+  lastError: MillraceError | undefined = undefined
+  observed: ObservedBatch | undefined = undefined
+  /** How many records of the stamp's batch lie before its first one. */
+  readonly skipped: number
+  /** Where a journal has written it down, and under which number; −1: not at all. */
+  ordinal: number = -1
+  numberedAs: BatchNumber | undefined = undefined
   readonly #stamp: (resend: boolean) => BatchStamp
+  #usedStamp: BatchStamp | undefined
+  /** Behind the last record of the last part. */
+  #nextIndex = 0
   #writer: BatchWriter | undefined
   #sealed: SealedBatch | undefined
   #isFull = false
-  #calls: SendCall[] = []
+  #isDue = false
+  #calls: Call[] = []
   #starts: number[] = []
   #indexes: number[] = []
 
@@ -52,6 +70,7 @@ export class PendingBatch implements SenderBatch {
     this.chunk = options.chunk
     this.resend = options.resend
     this.isMoved = options.isMoved
+    this.skipped = options.skipped ?? 0
     this.#stamp = options.stamp
     if ("tryAppend" in content) this.#writer = content
     else this.#sealed = content
@@ -61,8 +80,18 @@ export class PendingBatch implements SenderBatch {
     return this.#sealed?.count ?? this.#writer?.count ?? 0
   }
 
+  /** Whose record was the last to join. */
+  get lastCall(): Call | undefined {
+    return this.#calls.at(-1)
+  }
+
   get full(): boolean {
     return this.#isFull || this.#sealed !== undefined
+  }
+
+  /** Its time has come: it may go out before it is full. */
+  get due(): boolean {
+    return this.#isDue
   }
 
   get gate(): "open" | "held" | "dropped" {
@@ -70,7 +99,7 @@ export class PendingBatch implements SenderBatch {
   }
 
   /** Takes one record of a call, or answers false when the batch is full; then it takes no more. */
-  tryAppend(record: WireRecord, call: SendCall, index: number): boolean {
+  tryAppend(record: WireRecord, call: Call, index: number): boolean {
     if (this.full) return false
     const writer = this.#writer as BatchWriter
     const at = writer.count
@@ -78,7 +107,8 @@ export class PendingBatch implements SenderBatch {
       this.#isFull = true
       return false
     }
-    if (this.#calls.at(-1) !== call) this.#join(call, at, index)
+    if (this.#calls.at(-1) !== call || (call.isExact && index !== this.#nextIndex)) this.#join(call, at, index)
+    this.#nextIndex = index + 1
     return true
   }
 
@@ -87,25 +117,38 @@ export class PendingBatch implements SenderBatch {
     this.#isFull = true
   }
 
+  /** It need not wait for more records. Some may still join until it goes out. */
+  makeDue(): void {
+    this.#isDue = true
+  }
+
   /** The batch in its final form, the same each time, so that resends keep their ids. */
   seal(): SealedBatch {
-    this.#sealed ??= (this.#writer as BatchWriter).seal(this.#stamp(this.resend))
+    this.#sealed ??= (this.#writer as BatchWriter).seal(this.stamp)
     this.#writer = undefined
     return this.#sealed
   }
 
-  /** Settles every part. Where only some records were duplicates, nothing is said about single offsets. */
-  confirm(name: TopicName, result: AppendResult, resent: boolean): void {
-    const count = this.count
-    const whole = result.duplicates === count
-    const ownEcho = resent && whole
+  /** The same each time it is asked for. */
+  get stamp(): BatchStamp {
+    this.#usedStamp ??= this.#stamp(this.resend)
+    return this.#usedStamp
+  }
+
+  /** Every part: where in its call it begins, and how many records it has. */
+  eachPart(visit: (call: Call, index: number, length: number) => void): void {
     for (let part = 0; part < this.#calls.length; part++) {
-      const start = this.#starts[part] as number
-      const length = this.#lengthOf(part)
-      const confirmation = this.#confirmation(name, result, { start, count: length })
-      const duplicates = ownEcho ? 0 : whole ? length : length === count ? result.duplicates : 0
-      const call = this.#calls[part] as SendCall
-      call.confirmPart(this.#indexes[part] as number, confirmation, duplicates)
+      visit(this.#calls[part] as Call, this.#indexes[part] as number, this.#lengthOf(part))
+    }
+  }
+
+  /** Settles every part. */
+  confirm(name: TopicName, result: AppendResult, resent: boolean): void {
+    const outcome = new BatchOutcome(name, result, { partition: this.partition, count: this.count, resent })
+    for (let part = 0; part < this.#calls.length; part++) {
+      outcome.start = this.#starts[part] as number
+      const call = this.#calls[part] as Call
+      call.confirmPart(this.#indexes[part] as number, this.#lengthOf(part), outcome)
     }
     this.#end()
     this.chunk?.settled(false)
@@ -133,19 +176,21 @@ export class PendingBatch implements SenderBatch {
   /** Two batches in the place of this one. */
   split(): [PendingBatch, PendingBatch] {
     const sealed = this.#sealed as SealedBatch
+    const { count } = sealed
     const halves = sealed.split().map(
-      (half) =>
+      (half, i) =>
         new PendingBatch(this.partition, half, {
           chunk: this.chunk,
           resend: this.resend,
           isMoved: this.isMoved,
-          stamp: this.#stamp,
+          stamp: () => this.stamp,
+          skipped: this.skipped + (i === 0 ? 0 : count - half.count),
         }),
     ) as [PendingBatch, PendingBatch]
     const [first, second] = halves
     const cut = first.count
     for (let part = 0; part < this.#calls.length; part++) {
-      const call = this.#calls[part] as SendCall
+      const call = this.#calls[part] as Call
       const start = this.#starts[part] as number
       const index = this.#indexes[part] as number
       const end = start + this.#lengthOf(part)
@@ -168,7 +213,7 @@ export class PendingBatch implements SenderBatch {
     }
   }
 
-  #join(call: SendCall, start: number, index: number): void {
+  #join(call: Call, start: number, index: number): void {
     call.openPart()
     this.#calls.push(call)
     this.#starts.push(start)
@@ -177,21 +222,6 @@ export class PendingBatch implements SenderBatch {
 
   #lengthOf(part: number): number {
     return (this.#starts[part + 1] ?? this.count) - (this.#starts[part] as number)
-  }
-
-  #confirmation(
-    name: TopicName,
-    result: AppendResult,
-    range: { readonly start: number; readonly count: number },
-  ): Confirmation | undefined {
-    if (result.base === undefined || !result.contiguous) return undefined
-    return {
-      stream: name.stream,
-      topic: name.topic,
-      partition: this.partition,
-      baseOffset: result.base + BigInt(range.start),
-      count: range.count,
-    }
   }
 
   #end(): void {

@@ -1,19 +1,21 @@
 import type { HeadersInit } from "@millrace/contract"
 import { InvalidError, type Manifest, type MessageId, type TopicName } from "@millrace/contract"
-import type { ClientContext } from "../client/context.ts"
-import { checkName, topicText } from "../client/names.ts"
+import { checkName } from "../client/names.ts"
 import { OptionReader, shown } from "../client/options.ts"
 import {
   checkPayload,
   type OutgoingRecord,
+  prepareFields,
   prepareRecord,
   prepareRecords,
   type SendableRecord,
 } from "../record/outgoing-record.ts"
+import type { Spool } from "../spool/spool.ts"
 import type { SendResult } from "./confirmation.ts"
-import { checkProducerOptions, type ProducerOptions } from "./producer-options.ts"
-import { Publisher, type ShutdownOptions } from "./publisher.ts"
+import type { Delivery, DeliveryHandle } from "./delivery-call.ts"
+import { type PooledBatch, PooledContent } from "./pooled-batch.ts"
 import { type Route, routeOf } from "./routing.ts"
+import type { ShutdownOptions } from "./sending-end.ts"
 import type { ProducerStatistics } from "./statistics.ts"
 
 /** What one send may say about its record. `key` and `partition` override the producer's routing and exclude each other. */
@@ -32,9 +34,12 @@ export interface SendBatchOptions {
 }
 
 /**
- * A long-lived direct producer: each send is confirmed by the backend before its promise resolves. Several sends may be under way;
- * for each partition they are stored in the order of the calls. Sends that are not awaited share requests. Bytes are read until the
- * send settles: do not change them before.
+ * A long-lived producer. Several sends may be under way; for each partition they are stored in the order of the calls. Bytes are read
+ * until the send settles: do not change them before.
+ *
+ * A direct producer (the default) settles a send when the backend has confirmed it; sends that are not awaited share requests. A
+ * background producer settles it when its queue has accepted it, without confirmations; what fails later goes to `onError`, or is kept
+ * for `shutdown()`.
  */
 export interface Producer extends AsyncDisposable {
   /** Prepares the topic, created where it is missing and may be. Sends do this by themselves. @throws NotFoundError … */
@@ -47,23 +52,46 @@ export interface Producer extends AsyncDisposable {
    */
   send(payload: Uint8Array | null, options?: SendOptions): Promise<SendResult>
   /**
+   * `sendBatch` for a batch of `topic.batchBuilder()`. The batch is taken over: its buffers go back to the pool however this ends, and
+   * using it again is refused.
+   * @throws InvalidError when the batch was sent or disposed before; else as `sendBatch`
+   */
+  send(batch: PooledBatch, options?: SendBatchOptions): Promise<SendResult>
+  /**
    * Sends records in order, in requests of `batchLength`, each with its own retries; a failed request stops those behind it. No
    * records: no request.
    * @throws as `send`; a record that is refused is named by its index, and then nothing is sent
    */
-  sendBatch(records: readonly (Uint8Array | OutgoingRecord)[], options?: SendBatchOptions): Promise<SendResult>
+  sendBatch(
+    records: readonly (Uint8Array | OutgoingRecord)[] | PooledBatch,
+    options?: SendBatchOptions,
+  ): Promise<SendResult>
   /** `send` to another topic, with this producer's settings. */
   sendTo(topic: TopicRef, payload: Uint8Array | null, options?: SendOptions): Promise<SendResult>
-  /** Settles when every send that was called before has settled, well or not. */
+  /**
+   * Sends one record, and settles with where it was stored. The way of a background producer to hear of single records; what fails
+   * rejects here and goes nowhere else.
+   * @throws as a direct `send`
+   */
+  sendAndConfirm(payload: Uint8Array | null, options?: SendOptions): Promise<Delivery>
+  /**
+   * Accepts one record, waiting for room as `failureMode` says, and answers a handle for its delivery (seed 004, `enqueue`).
+   * @throws what is known before the record is accepted: InvalidError, RecordTooLargeError, BufferFullError, ClosedError
+   */
+  enqueue(record: OutgoingRecord): Promise<DeliveryHandle>
+  /** Settles when every send that was called before is confirmed or has failed. What lingers goes out at once. */
   flush(): Promise<void>
   /** The same as `flush`. */
   waitUntilAllSends(): Promise<void>
   /**
-   * Takes no more sends and waits for those under way. A second call awaits the first.
-   * @throws TimeoutError at the deadline; it names how many records are not confirmed, and their sends reject too
+   * Takes no more sends and waits for those before. A second call awaits the first.
+   * @throws TimeoutError at the deadline; it names how many records are not confirmed, and their sends reject too.
+   *   PublishFailedError of a background producer with the records of all failures that no `onError` took
    */
   shutdown(options?: ShutdownOptions): Promise<void>
   readonly statistics: ProducerStatistics
+  /** Of a background producer with `spool`; absent otherwise. */
+  readonly spool?: Spool
 }
 
 /** A topic by its handle. */
@@ -75,11 +103,18 @@ export interface TopicRef {
 const sendKeys: readonly (keyof SendOptions)[] = ["key", "partition", "headers", "id", "timestampMicros"]
 const batchKeys: readonly (keyof SendBatchOptions)[] = ["key", "partition"]
 
-/** @throws InvalidError, UnsupportedError for the options */
-export function openProducer(client: ClientContext, name: TopicName, options: ProducerOptions | undefined): Producer {
-  const owner = `producer of topic "${topicText(name)}"`
-  const { settings, route } = checkProducerOptions(owner, options, client)
-  return new DirectProducer(client, { name, route, publisher: new Publisher(client, settings) })
+/** Records of a `sendBatch` with their route, checked. @throws InvalidError, RecordTooLargeError that names the record by its index */
+export function preparedBatch(
+  records: readonly (Uint8Array | OutgoingRecord)[] | PooledContent,
+  options: SendBatchOptions | undefined,
+  own: { readonly route: Route; readonly limits: Manifest["limits"] },
+): { readonly records: readonly SendableRecord[]; readonly route: Route } {
+  let { route } = own
+  if (options !== undefined) {
+    checkKeys("sendBatch", options, batchKeys)
+    route = routeOf(options, route, own.limits)
+  }
+  return { records: records instanceof PooledContent ? records.records : prepareRecords(records, own.limits), route }
 }
 
 /** One record of a `send`, checked. @throws InvalidError, RecordTooLargeError */
@@ -96,92 +131,18 @@ export function preparedSend(
     return prepareRecord({ payload }, limits)
   }
   checkKeys("send", options, sendKeys)
-  return prepareRecord({ ...options, payload }, limits)
+  return prepareFields(payload, options, { limits, resend: false })
 }
 
-class DirectProducer implements Producer {
-  readonly #name: TopicName
-  readonly #route: Route
-  readonly #publisher: Publisher
-  readonly #manifest: Manifest
-
-  constructor(
-    client: ClientContext,
-    parts: { readonly name: TopicName; readonly route: Route; readonly publisher: Publisher },
-  ) {
-    this.#name = parts.name
-    this.#route = parts.route
-    this.#publisher = parts.publisher
-    this.#manifest = client.session.manifest
-  }
-
-  get statistics(): ProducerStatistics {
-    return this.#publisher.statistics
-  }
-
-  init(): Promise<void> {
-    return this.#publisher.ready(this.#name)
-  }
-
-  send(payload: Uint8Array | null, options?: SendOptions): Promise<SendResult> {
-    return this.#sendOne(this.#name, payload, options)
-  }
-
-  sendTo(topic: TopicRef, payload: Uint8Array | null, options?: SendOptions): Promise<SendResult> {
-    try {
-      return this.#sendOne(nameOf(topic, this.#manifest), payload, options)
-    } catch (error) {
-      return Promise.reject(error)
-    }
-  }
-
-  sendBatch(records: readonly (Uint8Array | OutgoingRecord)[], options?: SendBatchOptions): Promise<SendResult> {
-    try {
-      this.#publisher.assertOpen()
-      let route = this.#route
-      if (options !== undefined) {
-        checkKeys("sendBatch", options, batchKeys)
-        route = routeOf(options, route, this.#manifest.limits)
-      }
-      const prepared = prepareRecords(records, this.#manifest.limits)
-      return this.#publisher.submit(this.#name, { records: prepared, route, resend: false })
-    } catch (error) {
-      return Promise.reject(error)
-    }
-  }
-
-  flush(): Promise<void> {
-    return this.#publisher.flush()
-  }
-
-  waitUntilAllSends(): Promise<void> {
-    return this.#publisher.flush()
-  }
-
-  async shutdown(options?: ShutdownOptions): Promise<void> {
-    await this.#publisher.shutdown(options)
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#publisher.shutdown()
-  }
-
-  #sendOne(name: TopicName, payload: Uint8Array | null, options: SendOptions | undefined): Promise<SendResult> {
-    try {
-      this.#publisher.assertOpen()
-      const records = [preparedSend(payload, options, this.#manifest.limits)]
-      return this.#publisher.submit(name, { records, route: this.#route, resend: false })
-    } catch (error) {
-      return Promise.reject(error)
-    }
-  }
-}
-
+/** Nothing is made for options that are good, which is once a send. @throws InvalidError for keys that are not known */
 function checkKeys<T extends object>(what: string, options: T, known: readonly (keyof T & string)[]): void {
-  new OptionReader<T>(what, options, known)
+  let good = typeof options === "object" && options !== null
+  if (good) for (const key in options) if (!known.includes(key)) good = false
+  if (!good) new OptionReader<T>(what, options, known)
 }
 
-function nameOf(topic: TopicRef, manifest: Manifest): TopicName {
+/** @throws InvalidError unless it is a topic with a good name */
+export function nameOf(topic: TopicRef, manifest: Manifest): TopicName {
   if (typeof topic !== "object" || topic === null || typeof topic.stream !== "string") {
     throw new InvalidError(`sendTo takes a topic handle, as client.topic() gives it, not ${shown(topic)}`)
   }

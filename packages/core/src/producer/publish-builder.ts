@@ -1,12 +1,12 @@
 import { InvalidError, type MessageId, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { shown } from "../client/options.ts"
-import { metadataHeaders, type RecordMetadata } from "../record/metadata.ts"
+import { type ArrowExpectation, checkArrowIpc } from "../codec/arrow-check.ts"
+import { checkInlinePayload, metadataHeaders, type RecordMetadata } from "../record/metadata.ts"
 import { type OutgoingRecord, type PreparedRecord, prepareRecord } from "../record/outgoing-record.ts"
 import type { SendResult } from "./confirmation.ts"
 import { DescribedBuilder, type Mutable } from "./described-builder.ts"
-import { publishPrepared } from "./publish.ts"
-import { balanced } from "./routing.ts"
+import { publishRecord } from "./publish.ts"
 
 const utf8 = new TextEncoder()
 
@@ -60,7 +60,18 @@ export class PublishBuilder extends DescribedBuilder {
     return this
   }
 
-  /** 32 bytes; only with content type `arrow`. */
+  /**
+   * One whole Arrow IPC stream or file as the payload, with content type `arrow` and its schema's fingerprint.
+   * @param expected What must be so; `schemaFingerprint` says that the schema is the one that was agreed on.
+   * @throws InvalidError for bytes that are not whole, or differ from what is expected
+   */
+  arrowIpc(bytes: Uint8Array, expected?: ArrowExpectation): this {
+    this.metadata.schemaFingerprint = checkArrowIpc(bytes, expected).schemaFingerprint
+    this.#record.payload = bytes
+    return this.contentType("arrow")
+  }
+
+  /** 32 bytes, unchecked: of a registry's own kind, or of bytes that `arrowIpc` did not see. Only with content type `arrow`. */
   schemaFingerprint(bytes: Uint8Array): this {
     this.metadata.schemaFingerprint = bytes
     return this
@@ -84,12 +95,13 @@ export class PublishBuilder extends DescribedBuilder {
       this.#client.session.manifest.limits,
     )
     const record = withMetadata(own, this.metadata, this.#client)
-    return await publishPrepared(this.#client, this.#name, { records: [record], route: balanced })
+    return await publishRecord(this.#client, this.#name, record)
   }
 }
 
 /** The record with its metadata as reserved headers behind its own. @throws InvalidError, RecordTooLargeError */
 export function withMetadata(record: PreparedRecord, metadata: RecordMetadata, client: ClientContext): PreparedRecord {
+  checkInlinePayload(record.payload, metadata)
   const extra = metadataHeaders(metadata)
   if (extra.length === 0) return record
   const headers = [...record.headers, ...extra]
@@ -107,6 +119,11 @@ export function withMetadata(record: PreparedRecord, metadata: RecordMetadata, c
 
 /** @throws InvalidError for what JSON cannot hold: functions, `undefined`, bigints, cycles */
 export function jsonBytes(value: unknown): Uint8Array {
+  return utf8.encode(jsonText(value))
+}
+
+/** @throws as `jsonBytes` */
+export function jsonText(value: unknown): string {
   let text: string | undefined
   try {
     text = JSON.stringify(value)
@@ -119,5 +136,5 @@ export function jsonBytes(value: unknown): Uint8Array {
     )
   }
   if (text === undefined) throw new InvalidError(`the value cannot be written as JSON: it is ${shown(value)}`)
-  return utf8.encode(text)
+  return text
 }

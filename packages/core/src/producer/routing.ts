@@ -1,5 +1,5 @@
 /** Which partition a record goes to: an explicit one, a custom choice, the key's, or the next in balance. In this order. */
-import { InvalidError, type Manifest, type PartitionLog } from "@millrace/contract"
+import { Headers, InvalidError, type Manifest, type PartitionLog } from "@millrace/contract"
 import { shown } from "../client/options.ts"
 import { checkKey, checkPartitionNumber, type PreparedRecord, type SendableRecord } from "../record/outgoing-record.ts"
 
@@ -15,16 +15,22 @@ export type Routing =
 /** What a partitioner sees of a record. */
 export interface PartitionerRecord {
   readonly payload: Uint8Array | null
+  /** The record's own key, or that of the call or of the producer's routing. */
   readonly key: Uint8Array | null
+  readonly headers: Headers
 }
 
 /**
- * A choice of partition by the user's own rule: called once a record without an explicit partition, it answers 0 to
- * `place.partitions` − 1. It overrides keys and balance; an error or another answer refuses the whole call.
+ * A choice of partition by the user's own rule (seed 001, "Producer"; table 2.2 of the options): called once for each record without
+ * an explicit partition, it answers 0 to `partitions` − 1. It overrides keys and balance; an error or another answer refuses the whole
+ * call, and nothing of it is sent.
+ * @param topic Where the record goes, with `sendTo` the other topic. `stream` is empty for the backend's own topic of this name.
+ * @param partitions How many the topic has now; more may be added while a producer lives.
  */
 export type Partitioner = (
+  topic: { readonly stream: string; readonly name: string },
   record: PartitionerRecord,
-  place: { readonly stream: string; readonly topic: string; readonly partitions: number },
+  partitions: number,
 ) => number
 
 /** Routing with its key as checked bytes. */
@@ -68,6 +74,12 @@ export function routeOf(
   return fallback
 }
 
+/** The partition that a record or its route names, −1 without one. */
+export function partitionOf(record: SendableRecord, route: Route): number {
+  if (routesItself(record)) return record.partition
+  return route.kind === "partition" ? route.partition : -1
+}
+
 /** Whether a record has a place of its own and takes no part in the routing of its call. */
 export function routesItself(record: SendableRecord): record is PreparedRecord {
   return !(record instanceof Uint8Array) && (record.partition !== -1 || record.key !== null)
@@ -77,6 +89,8 @@ export function routesItself(record: SendableRecord): record is PreparedRecord {
 export class Router {
   readonly #log: PartitionLog
   readonly #place: { readonly stream: string; readonly topic: string; readonly partitions: number }
+  /** The topic as partitioners see it. */
+  readonly #topic: { readonly stream: string; readonly name: string }
   readonly #partitioner: Partitioner | undefined
 
   constructor(
@@ -86,6 +100,7 @@ export class Router {
   ) {
     this.#log = log
     this.#place = place
+    this.#topic = { stream: place.stream, name: place.topic }
     this.#partitioner = partitioner
   }
 
@@ -110,7 +125,7 @@ export class Router {
     const explicit = own ? record.partition : route.kind === "partition" ? route.partition : -1
     if (explicit !== -1) return explicit
     const key = own ? record.key : route.kind === "key" ? route.key : null
-    if (this.#partitioner !== undefined) return this.#choose(this.#partitioner, payloadOf(record), key)
+    if (this.#partitioner !== undefined) return this.#choose(this.#partitioner, visible(record, key))
     return key === null ? -1 : this.#hash(key)
   }
 
@@ -118,10 +133,10 @@ export class Router {
     return this.#log.keyHash(key) % this.#place.partitions
   }
 
-  #choose(partitioner: Partitioner, payload: Uint8Array | null, key: Uint8Array | null): number {
+  #choose(partitioner: Partitioner, record: PartitionerRecord): number {
     let chosen: unknown
     try {
-      chosen = partitioner({ payload, key }, this.#place)
+      chosen = partitioner(this.#topic, record, this.#place.partitions)
     } catch (error) {
       throw new InvalidError(`the partitioner failed: ${error instanceof Error ? error.message : shown(error)}`, {
         cause: error,
@@ -146,6 +161,7 @@ export function outOfRange(
   })
 }
 
-function payloadOf(record: SendableRecord): Uint8Array | null {
-  return record instanceof Uint8Array ? record : record.payload
+function visible(record: SendableRecord, key: Uint8Array | null): PartitionerRecord {
+  if (record instanceof Uint8Array) return { payload: record, key, headers: Headers.empty }
+  return { payload: record.payload, key, headers: record.headers }
 }

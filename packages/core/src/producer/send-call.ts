@@ -1,5 +1,8 @@
 import type { MillraceError, TopicName, WireRecord } from "@millrace/contract"
 import type { OutgoingRecord, SendableRecord } from "../record/outgoing-record.ts"
+import type { Accumulator } from "./accumulator.ts"
+import type { BatchOutcome } from "./batch-outcome.ts"
+import { Call } from "./call.ts"
 import type { Confirmation, SendResult } from "./confirmation.ts"
 import { PublishFailedError } from "./publish-failed.ts"
 import { type Route, routesItself } from "./routing.ts"
@@ -16,19 +19,12 @@ export interface SendRequest {
  * One call of a user on its way: the promise that it got, and the parts of batches that its records went into. It settles once, when
  * every part has.
  */
-export class SendCall {
-  readonly name: TopicName
-  readonly route: Route
+export class SendCall extends Call {
   readonly resend: boolean
   readonly count: number
   readonly payloadBytes: number
-  readonly startedMs: number
   readonly promise: Promise<SendResult>
-  /** The highest partition that the call names, −1 without one. */
   readonly highestPartition: number
-  /** Neighbours in the list of unsettled calls. */
-  older: SendCall | undefined = undefined
-  newer: SendCall | undefined = undefined
   #records: readonly SendableRecord[]
   #openParts = 0
   #isTaken = false
@@ -41,20 +37,18 @@ export class SendCall {
   #failure: MillraceError | undefined
   #resolve!: (result: SendResult) => void
   #reject!: (error: Error) => void
-  readonly #settled: (call: SendCall, failed: boolean) => void
+  readonly #settled: (call: Call, failed: boolean) => void
 
   constructor(
     name: TopicName,
     request: SendRequest,
-    owner: { readonly nowMs: number; readonly settled: (call: SendCall, failed: boolean) => void },
+    owner: { readonly nowMs: number; readonly settled: (call: Call, failed: boolean) => void },
   ) {
     const { records, route, resend } = request
-    this.name = name
-    this.route = route
+    super(name, route, owner.nowMs)
     this.resend = resend
     this.#records = records
     this.count = records.length
-    this.startedMs = owner.nowMs
     this.#settled = owner.settled
     let bytes = 0
     let highest = route.kind === "partition" ? route.partition : -1
@@ -84,12 +78,16 @@ export class SendCall {
     return this.#records.some(routesItself)
   }
 
+  admit(accumulator: Accumulator): void {
+    accumulator.append(this)
+  }
+
   openPart(): void {
     this.#openParts++
   }
 
-  /** A part was confirmed; `confirmation` is absent where the backend does not tell offsets. */
-  confirmPart(index: number, confirmation: Confirmation | undefined, duplicates: number): void {
+  confirmPart(index: number, count: number, outcome: BatchOutcome): void {
+    const confirmation = outcome.confirmation(count)
     if (confirmation !== undefined) {
       if (this.#openParts === 1 && this.#isTaken && this.#confirmed === undefined) this.#confirmation = confirmation
       else {
@@ -97,7 +95,7 @@ export class SendCall {
         this.#confirmed.push({ index, value: confirmation })
       }
     }
-    this.#duplicates += duplicates
+    this.#duplicates += outcome.duplicates(count)
     this.#closePart()
   }
 
@@ -108,7 +106,6 @@ export class SendCall {
     this.#closePart()
   }
 
-  /** The records of a part went into other batches, whose parts are open by now. */
   movePart(): void {
     this.#openParts--
   }
@@ -118,6 +115,17 @@ export class SendCall {
     this.#isTaken = true
     this.#records = noRecords
     this.#settleWhenDone()
+  }
+
+  /** One record could not be taken; those around it go their way. A call of no other fails with this very error. */
+  refuseOne(index: number, error: MillraceError): void {
+    if (this.count === 1) {
+      this.refuse(error)
+      return
+    }
+    this.#unconfirmed ??= []
+    this.#unconfirmed.push({ index, value: [toOutgoing(this.#records[index] as SendableRecord)] })
+    this.#failure = moreTelling(this.#failure, error)
   }
 
   /** The records from `index` on could not be taken; those before it go their way. */
@@ -132,7 +140,6 @@ export class SendCall {
     this.taken()
   }
 
-  /** Nothing of the call was sent; it fails with this very error. */
   refuse(error: MillraceError): void {
     if (this.#isSettled) return
     this.#isSettled = true
@@ -174,25 +181,28 @@ export class SendCall {
 
 const noRecords: readonly SendableRecord[] = []
 
-interface Part<T> {
+/** Something about records of a call that stand together. */
+export interface Part<T> {
   /** Of its first record within the call. */
   readonly index: number
   readonly value: T
 }
 
-function inOrder<T>(parts: Part<T>[] | undefined): T[] {
+/** Values in the order of the call. */
+export function inOrder<T>(parts: Part<T>[] | undefined): T[] {
   if (parts === undefined) return []
   if (parts.length > 1) parts.sort((a, b) => a.index - b.index)
   return parts.map((part) => part.value)
 }
 
 /** The first failure counts, but a failure behind it that leaves the outcome open is never hidden by one that does not. */
-function moreTelling(known: MillraceError | undefined, next: MillraceError): MillraceError {
+export function moreTelling(known: MillraceError | undefined, next: MillraceError): MillraceError {
   if (known === undefined || (known.outcome === "rejected" && next.outcome === "unknown")) return next
   return known
 }
 
-function toOutgoing(record: SendableRecord): OutgoingRecord {
+/** A record as its sender can send it again. */
+export function toOutgoing(record: SendableRecord): OutgoingRecord {
   if (record instanceof Uint8Array) return { payload: record }
   return unconfirmedRecord(record, record.partition)
 }

@@ -16,11 +16,25 @@ export interface SenderSettings {
   readonly sequenced: boolean
   /** How long after its first attempt a batch that may be stored can be resent; absent: without limit. */
   readonly windowMs: number | undefined
+  /**
+   * When a batch that is not full may go out: `idle` as soon as nothing of its partition is under way, `due` when its owner says so.
+   */
+  readonly release: "idle" | "due"
   readonly retries: number
   readonly retryBackoffMs: number
+  /**
+   * `direct`: after failures that may pass, with waits that double. `background`: after any failure that leaves no doubt, at once,
+   * then with equal waits (seed 000, "Direct producer").
+   */
+  readonly resends: "direct" | "background"
   /** An attempt without an answer for this long has the outcome `unknown`. */
   readonly attemptTimeoutMs: number
   readonly onUnknown: "resend" | "fail"
+  /**
+   * What becomes of a batch that may be stored when its resend could not be recognised: `fail` (the default), or out again all the same,
+   * which may store it twice.
+   */
+  readonly onExpired?: "resend" | "fail" | undefined
 }
 
 export type SenderEvent<B extends SenderBatch> =

@@ -1,12 +1,14 @@
 /** A batch as the sender's machine keeps it. */
-import { MillraceError } from "@millrace/contract"
+import { type Identity, MillraceError } from "@millrace/contract"
 
 /** What the machine has to know of a batch. It never looks inside. */
 export interface SenderBatch {
   /** Records. Final once the batch was dispatched. */
   readonly count: number
-  /** A batch that is not full waits while another one of its partition is in flight, since sends may still join it. */
+  /** Nothing joins it any more. */
   readonly full: boolean
+  /** One that lingers for more records goes out, full or not. */
+  readonly due: boolean
   /** `held`: waits for another batch and lets nobody pass. `dropped`: must not go out any more. */
   readonly gate: "open" | "held" | "dropped"
 }
@@ -25,6 +27,10 @@ export interface Entry<B extends SenderBatch> {
   renumberings: number
   /** It may be stored: an attempt ended without an answer, or a batch behind it was stored on a backend that refuses gaps. */
   unknown: boolean
+  /** What it was numbered under, when that was another process's. */
+  identity: Identity | undefined
+  /** It goes out again although it may be stored and cannot be recognised. */
+  doubtful: boolean
   firstSentMs: number
   deadlineMs: number
   error: MillraceError | undefined
@@ -40,6 +46,8 @@ export function newEntry<B extends SenderBatch>(batch: B): Entry<B> {
     resends: 0,
     renumberings: 0,
     unknown: false,
+    identity: undefined,
+    doubtful: false,
     firstSentMs: 0,
     deadlineMs: 0,
     error: undefined,

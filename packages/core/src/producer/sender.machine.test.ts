@@ -20,6 +20,7 @@ class TestBatch implements SenderBatch {
   readonly name: string
   readonly count: number
   full = true
+  due = false
   gate: "open" | "held" | "dropped" = "open"
 
   constructor(name: string, count = 1) {
@@ -35,8 +36,10 @@ const settings: SenderSettings = {
   maxInFlight: 5,
   sequenced: true,
   windowMs: undefined,
+  release: "idle",
   retries: 3,
   retryBackoffMs: 100,
+  resends: "direct",
   attemptTimeoutMs: 1000,
   onUnknown: "resend",
 }

@@ -21,6 +21,7 @@
 import { CancelledError, type Identity, type MillraceError, SequenceError, TimeoutError } from "@millrace/contract"
 import { backoffMs } from "@millrace/runtime"
 import { longestBackoffMs } from "../client/attempts.ts"
+import type { BatchNumber } from "./batch-journal.ts"
 import type { IdentityView, SenderCommand, SenderEvent, SenderSettings } from "./sender-command.ts"
 import { type Entry, newEntry, type SenderBatch, truthful } from "./sender-entry.ts"
 import { SequenceGap } from "./sequence-gap.ts"
@@ -59,6 +60,7 @@ export class SenderMachine<B extends SenderBatch> {
   #fenced = false
   #retiring = false
   #restUntilMs = 0
+  #unnumbered: B[] = []
 
   constructor(settings: SenderSettings) {
     this.#settings = settings
@@ -101,6 +103,30 @@ export class SenderMachine<B extends SenderBatch> {
 
   enqueue(batch: B): void {
     this.#queue.push(newEntry(batch))
+  }
+
+  /** A batch of an earlier process goes out again, under the number that it had, ahead of all that follows. It may be stored. */
+  restore(batch: B, was: { readonly identity: BatchNumber | undefined; readonly firstSentMs: number }): void {
+    const entry = newEntry(batch)
+    entry.attempt = 1
+    entry.unknown = true
+    entry.firstSentMs = was.firstSentMs
+    if (was.identity !== undefined) {
+      entry.identity = was.identity
+      entry.sequence = was.identity.sequence
+      entry.ordinal = this.#nextOrdinal++
+      this.#identity = was.identity
+      // Where the other partitions of that identity stand is not known: what follows takes a new one.
+      this.#epochSpent = true
+    }
+    this.#queue.push(entry)
+  }
+
+  /** The batches whose numbers have become void since this was asked last. They go out under others, or in another history. */
+  takeUnnumbered(): readonly B[] {
+    const batches = this.#unnumbered
+    if (batches.length > 0) this.#unnumbered = []
+    return batches
   }
 
   /** The answer to `split`: two batches take the place of one. */
@@ -161,12 +187,16 @@ export class SenderMachine<B extends SenderBatch> {
         this.#drop(i, commands)
         break
       }
-      if (gate === "held" || (!entry.batch.full && this.#inFlight > 0)) break
+      if (gate === "held" || !this.#isReleased(entry.batch)) break
       if (identities !== undefined && entry.sequence === -1 && !this.#number(entry, i === 0, { identities, commands }))
         break
       this.#send(entry, nowMs, commands)
     }
     return commands
+  }
+
+  #isReleased(batch: B): boolean {
+    return batch.full || (this.#settings.release === "due" ? batch.due : this.#inFlight === 0)
   }
 
   #send(entry: Entry<B>, nowMs: number, commands: SenderCommand<B>[]): void {
@@ -176,7 +206,7 @@ export class SenderMachine<B extends SenderBatch> {
     entry.error = undefined
     entry.deadlineMs = nowMs + this.#settings.attemptTimeoutMs
     this.#inFlight++
-    const { producerId, epoch } = this.#identity ?? { producerId: 0n, epoch: 0 }
+    const { producerId, epoch } = entry.identity ?? this.#identity ?? { producerId: 0n, epoch: 0 }
     const identity = this.#settings.sequenced ? { producerId, epoch, sequence: entry.sequence } : undefined
     commands.push({ kind: "append", entry, attempt: entry.attempt, identity })
   }
@@ -204,6 +234,7 @@ export class SenderMachine<B extends SenderBatch> {
     const oldest = isFirst ? this.#nextOrdinal : (this.#queue[0] as Entry<B>).ordinal
     if (this.#nextOrdinal - oldest >= this.#settings.maxInFlight) return false
     entry.ordinal = this.#nextOrdinal++
+    entry.identity = undefined
     entry.sequence = this.#nextSequence
     this.#nextSequence = (this.#nextSequence + entry.batch.count) & sequenceMask
     return true
@@ -266,7 +297,7 @@ export class SenderMachine<B extends SenderBatch> {
       const verdict = error === undefined ? "again" : this.#judge(entry, error, { first, nowMs })
       first = false
       entry.error = undefined
-      if (verdict === "final" || (gap.uncertain && entry.unknown)) {
+      if (verdict === "final" || (gap.uncertain && entry.unknown && !this.#doubt(entry))) {
         gap.open(entry)
         this.#settle(entry, error ?? beyondRecognition(), commands)
         continue
@@ -295,11 +326,12 @@ export class SenderMachine<B extends SenderBatch> {
     if (error.kind === "record-too-large") return entry.batch.count > 1 ? "split" : "final"
     if (this.#settings.sequenced && (error.kind === "sequence" || error.kind === "fenced")) {
       if (error.kind === "sequence" && !at.first) return "again"
-      if (entry.unknown) return "final"
+      if (entry.unknown && !this.#doubt(entry)) return "final"
       return ++entry.renumberings <= maxRenumberings ? "renumber" : "final"
     }
-    if (!error.retryable || entry.resends >= this.#settings.retries) return "final"
-    if (entry.unknown && !this.#recognisable(entry, at.nowMs)) return "final"
+    const { resends, retries } = this.#settings
+    if ((!error.retryable && resends === "direct") || entry.resends >= retries) return "final"
+    if (entry.unknown && !this.#recognisable(entry, at.nowMs) && !this.#doubt(entry)) return "final"
     entry.resends++
     return "rest"
   }
@@ -311,8 +343,17 @@ export class SenderMachine<B extends SenderBatch> {
     return windowMs === undefined || nowMs - entry.firstSentMs + this.#restBefore(entry.resends + 1) <= windowMs
   }
 
+  /** Whether a batch that may be stored goes out again although its resend could not be recognised. */
+  #doubt(entry: Entry<B>): boolean {
+    if (this.#settings.onExpired !== "resend") return false
+    entry.doubtful = true
+    return true
+  }
+
   #restBefore(resend: number): number {
-    return backoffMs(resend - 1, this.#settings.retryBackoffMs, longestBackoffMs)
+    const { resends, retryBackoffMs } = this.#settings
+    if (resends === "background") return resend === 1 ? 0 : retryBackoffMs
+    return backoffMs(resend - 1, retryBackoffMs, longestBackoffMs)
   }
 
   /** Decides how the batches behind a removed one are numbered. */
@@ -320,6 +361,7 @@ export class SenderMachine<B extends SenderBatch> {
     if (!gap.isOpen || !this.#settings.sequenced) return
     if (gap.uncertain || gap.behind.some((entry) => entry.unknown)) this.#epochSpent = true
     for (const entry of gap.behind) {
+      if (entry.sequence !== -1) this.#unnumbered.push(entry.batch)
       entry.sequence = -1
       entry.unknown = false
     }

@@ -1,5 +1,5 @@
 import type { Clock } from "@millrace/runtime"
-import type { SendCall } from "./send-call.ts"
+import type { Call, Loss } from "./call.ts"
 
 /**
  * What a producer did, as counted in memory (table 1.10 of the options): calls and records, not attempts. Reports, no proof of
@@ -31,13 +31,15 @@ export interface LatencySummary {
   readonly p999Micros?: number
 }
 
+const nothing: Loss = { calls: 0, records: 0, payloadBytes: 0 }
+
 /** Counts for one producer; a snapshot is made on demand. */
 export class StatisticsCounter {
   readonly #clock: Clock
   readonly #latency = new LatencyHistogram()
   /** On the monotonic clock: wall time is worked out for a snapshot only. */
-  #firstMs: number | undefined
-  #lastMs: number | undefined
+  #firstMs = Number.NaN
+  #lastMs = Number.NaN
   #successMs: number | undefined
   #submittedRecords = 0
   #submittedBytes = 0
@@ -50,20 +52,19 @@ export class StatisticsCounter {
     this.#clock = clock
   }
 
-  submitted(call: SendCall): void {
-    this.#submittedRecords += call.count
-    this.#submittedBytes += call.payloadBytes
-    this.#lastMs = call.startedMs
-    this.#firstMs ??= call.startedMs
+  submitted(records: number, payloadBytes: number, nowMs: number): void {
+    this.#submittedRecords += records
+    this.#submittedBytes += payloadBytes
+    this.#lastMs = nowMs
+    if (this.#submittedRecords === records) this.#firstMs = nowMs
   }
 
-  settled(call: SendCall, failed: boolean, nowMs: number): void {
-    if (failed) {
-      this.#failedCalls++
-      return
-    }
-    this.#confirmedRecords += call.count
-    this.#confirmedBytes += call.payloadBytes
+  settled(call: Call, failed: boolean, nowMs: number): void {
+    const { calls, records, payloadBytes } = failed ? call.loss : nothing
+    this.#failedCalls += calls
+    if (failed && records === call.count) return
+    this.#confirmedRecords += call.count - records
+    this.#confirmedBytes += call.payloadBytes - payloadBytes
     this.#latency.add((nowMs - call.startedMs) * 1000)
     this.#successMs = nowMs
   }
@@ -74,8 +75,8 @@ export class StatisticsCounter {
 
   snapshot(): ProducerStatistics {
     return {
-      ...(this.#firstMs === undefined ? {} : { firstActivityMillis: this.#wallMillis(this.#firstMs) }),
-      ...(this.#lastMs === undefined ? {} : { lastActivityMillis: this.#wallMillis(this.#lastMs) }),
+      ...(Number.isNaN(this.#firstMs) ? {} : { firstActivityMillis: this.#wallMillis(this.#firstMs) }),
+      ...(Number.isNaN(this.#lastMs) ? {} : { lastActivityMillis: this.#wallMillis(this.#lastMs) }),
       ...(this.#successMs === undefined ? {} : { lastSuccessMillis: this.#wallMillis(this.#successMs) }),
       submittedRecords: this.#submittedRecords,
       submittedPayloadBytes: this.#submittedBytes,
@@ -94,13 +95,21 @@ export class StatisticsCounter {
 
 const buckets = 64
 
+/** Up to here a bucket is found by counting bits. */
+const longestExact = 2 ** 31
+
 class LatencyHistogram {
   readonly #counts = new Float64Array(buckets)
   #samples = 0
 
   add(micros: number): void {
-    const bucket = micros <= 1 ? 0 : Math.ceil(Math.log2(micros))
-    const index = Math.min(buckets - 1, bucket)
+    const whole = Math.ceil(micros) - 1
+    const index =
+      whole < 1
+        ? 0
+        : whole < longestExact
+          ? 32 - Math.clz32(whole)
+          : Math.min(buckets - 1, Math.ceil(Math.log2(micros)))
     this.#counts[index] = (this.#counts[index] as number) + 1
     this.#samples++
   }

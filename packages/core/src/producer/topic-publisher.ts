@@ -1,4 +1,5 @@
 import {
+  type Compression,
   type Manifest,
   type MillraceError,
   NotFoundError,
@@ -9,19 +10,26 @@ import { type AttemptSettings, attempt } from "../client/attempts.ts"
 import type { ClientContext } from "../client/context.ts"
 import { type Creation, ensureTopic } from "../client/ensure-topic.ts"
 import { topicText } from "../client/names.ts"
+import { BatchObserver } from "../observe/batch-observer.ts"
 import { Accumulator } from "./accumulator.ts"
+import type { BatchJournal } from "./batch-journal.ts"
+import type { Call } from "./call.ts"
 import type { IdentitySource } from "./identity-source.ts"
 import type { PendingBatch } from "./pending-batch.ts"
-import { outOfRange, type Partitioner } from "./routing.ts"
-import { type SendCall, unconfirmedRecords } from "./send-call.ts"
+import type { Partitioner } from "./routing.ts"
+import { unconfirmedRecords } from "./send-call.ts"
 import { millraceError } from "./sender.ts"
 import type { SenderSettings } from "./sender-command.ts"
+import { trustedMs } from "./trusted-window.ts"
 
 export interface TopicPublisherContext {
   readonly client: ClientContext
   readonly settings: SenderSettings
   readonly setup: AttemptSettings
-  readonly batchLength: number
+  readonly batchRecords: number
+  readonly batchBytes: number
+  readonly compression: Compression | undefined
+  readonly confirm: "offsets" | "stored"
   readonly partitioner: Partitioner | undefined
   readonly identities: IdentitySource | undefined
   /** What may be created at the first use; absent: nothing. */
@@ -29,6 +37,8 @@ export interface TopicPublisherContext {
   /** Gives preparations up. */
   readonly signal: AbortSignal
   readonly onResend: () => void
+  readonly journal?: BatchJournal | undefined
+  readonly onDoubt?: ((records: number) => void) | undefined
 }
 
 /**
@@ -44,7 +54,7 @@ export class TopicPublisher {
   #leaving: Accumulator | undefined
   #preparing: Promise<void> | undefined
   #creation: Creation | undefined
-  #waiting: SendCall[] = []
+  #waiting: Call[] = []
   #isEnded = false
 
   constructor(name: TopicName, context: TopicPublisherContext) {
@@ -58,14 +68,27 @@ export class TopicPublisher {
     return this.#accumulator === undefined ? this.#prepare() : Promise.resolve()
   }
 
-  submit(call: SendCall): void {
+  submit(call: Call): void {
     const accumulator = this.#accumulator
     if (accumulator !== undefined && this.#waiting.length === 0 && call.highestPartition < accumulator.partitions) {
-      accumulator.append(call)
+      call.admit(accumulator)
       return
     }
     this.#waiting.push(call)
     this.#prepareQuietly()
+  }
+
+  /** Where a record that goes to this partition (−1: to any) can be put at once; `undefined` when its call must be submitted. */
+  acceptor(partition: number): Accumulator | undefined {
+    const accumulator = this.#accumulator
+    return accumulator !== undefined && this.#waiting.length === 0 && partition < accumulator.partitions
+      ? accumulator
+      : undefined
+  }
+
+  /** What lingers for more records need not any more. */
+  release(): void {
+    this.#accumulator?.release()
   }
 
   /** Fails everything that has not settled. */
@@ -177,12 +200,13 @@ export class TopicPublisher {
   #admitWaiting(error: MillraceError | undefined): void {
     const accumulator = this.#accumulator
     for (const call of this.#takeWaiting()) {
-      if (accumulator !== undefined && call.highestPartition < accumulator.partitions) accumulator.append(call)
-      else call.refuse(error ?? this.#outOfRange(call, accumulator?.partitions ?? 0))
+      if (accumulator === undefined || (error !== undefined && call.highestPartition >= accumulator.partitions)) {
+        call.refuse(error as MillraceError)
+      } else call.admit(accumulator)
     }
   }
 
-  #takeWaiting(): SendCall[] {
+  #takeWaiting(): Call[] {
     const waiting = this.#waiting
     this.#waiting = []
     return waiting
@@ -200,7 +224,7 @@ export class TopicPublisher {
   }
 
   #newAccumulator(description: TopicDescription): Accumulator {
-    const { client, settings, batchLength, partitioner, identities, onResend } = this.#context
+    const { client, settings, partitioner, identities, onResend } = this.#context
     const accumulator: Accumulator = new Accumulator({
       description,
       log: client.session.log,
@@ -208,10 +232,20 @@ export class TopicPublisher {
       clock: client.clock,
       random: client.random,
       settings: { ...settings, windowMs: this.#windowMs(description) },
-      batchLength,
+      confirm: this.#context.confirm,
+      batchRecords: this.#context.batchRecords,
+      batchBytes: this.#context.batchBytes,
+      compression: this.#context.compression,
       partitioner,
       identities,
+      // Whoever waits for a send has a span of its own; what is sent in the background has one a batch.
+      observer: new BatchObserver(this.#name, client.clock, {
+        to: client.telemetry,
+        batches: settings.release === "due",
+      }),
       onResend,
+      journal: this.#context.journal,
+      onDoubt: this.#context.onDoubt,
       onGone: () => this.#gone(accumulator),
     })
     return accumulator
@@ -220,6 +254,8 @@ export class TopicPublisher {
   /** How long a resend is recognised: no longer than the topic remembers ids, where these are what it is recognised by. */
   #windowMs({ deduplicationWindowMs }: TopicDescription): number | undefined {
     const { dedup, windowMs } = this.#manifest.append
+    const { onExpired, sequenced } = this.#context.settings
+    if (onExpired !== undefined) return trustedMs(this.#manifest, { sequenced, deduplicationWindowMs })
     if (dedup !== "idWindow") return windowMs
     // A topic that remembers none was made so: its resends may double, as on a backend that recognises none.
     return deduplicationWindowMs === 0 ? undefined : Math.min(windowMs ?? deduplicationWindowMs, deduplicationWindowMs)
@@ -227,11 +263,6 @@ export class TopicPublisher {
 
   get #manifest(): Manifest {
     return this.#context.client.session.manifest
-  }
-
-  #outOfRange(call: SendCall, partitions: number): MillraceError {
-    const { stream, topic } = this.#name
-    return outOfRange(`partition ${call.highestPartition}`, { stream, topic, partitions })
   }
 
   #replacedTwice(): NotFoundError {

@@ -1,6 +1,9 @@
 import { Buffer } from "node:buffer"
 import type { EncodedBatch, MessageId } from "@millrace/contract"
 import { DecodeError, formatMessageId, Headers } from "@millrace/contract"
+import type { OpenedContent, RecordOpener } from "../encryption/encryptor.ts"
+import { positioned } from "../encryption/positioned.ts"
+import { joinHeaders } from "../encryption/trace-headers.ts"
 import type { CheckpointPlace } from "./checkpoint.ts"
 import { Checkpoint } from "./checkpoint.ts"
 import { OwnedRecord } from "./owned-record.ts"
@@ -70,6 +73,8 @@ export interface MessageSource extends CheckpointPlace {
   readonly batch: EncodedBatch
   /** The end of the partition at the poll: the offset behind its newest record. */
   readonly end: bigint
+  /** What decrypts the records; absent where nobody asked for that. */
+  readonly opener?: RecordOpener | undefined
 }
 
 /** The record `index` of a batch. Two words and a cache for headers; everything else is decoded when asked for. */
@@ -77,11 +82,24 @@ export class BatchMessage implements Message {
   readonly #source: MessageSource
   readonly #index: number
   #headers: Headers | DecodeError | undefined
+  /** What the record decrypted to. */
+  #content: OpenedContent | undefined
 
   constructor(source: MessageSource, index: number) {
     this.#source = source
     this.#index = index
     this.#headers = undefined
+    this.#content = undefined
+  }
+
+  /**
+   * Decrypts the record, where its source has something to do that with. To be called before the message is handed out.
+   * @throws DecodeError with the record's position
+   */
+  open(): this {
+    const { opener } = this.#source
+    if (opener !== undefined) this.#content = this.#opened(opener)
+    return this
   }
 
   get stream(): string {
@@ -94,7 +112,7 @@ export class BatchMessage implements Message {
     return { partition: this.#source.partition, offset: this.#source.batch.offset(this.#index) }
   }
   get payload(): Uint8Array | null {
-    return this.#source.batch.payload(this.#index)
+    return this.#content === undefined ? this.#source.batch.payload(this.#index) : this.#content.payload
   }
   get key(): Uint8Array | null {
     return this.#source.batch.key(this.#index)
@@ -128,7 +146,9 @@ export class BatchMessage implements Message {
   }
 
   copy(): Message {
-    return new BatchMessage({ ...this.#source, batch: new OwnedRecord(this.#source.batch, this.#index) }, 0)
+    const content = this.#content && { payload: this.#content.payload, headers: this.#decodedHeaders() }
+    const batch = new OwnedRecord(this.#source.batch, this.#index, content)
+    return new BatchMessage({ ...this.#source, batch, opener: undefined }, 0)
   }
 
   toJSON(): MessageJson {
@@ -153,8 +173,23 @@ export class BatchMessage implements Message {
   }
 
   #decodedHeaders(): Headers | DecodeError {
-    if (this.#headers === undefined) this.#headers = headersOf(this.#source, this.#index)
+    if (this.#headers === undefined) {
+      const stored = headersOf(this.#source, this.#index)
+      this.#headers = this.#content === undefined ? stored : joinHeaders(this.#content.headers, stored)
+    }
     return this.#headers
+  }
+
+  #opened(opener: RecordOpener): OpenedContent | undefined {
+    const { batch, stream, topic, partition } = this.#source
+    const index = this.#index
+    try {
+      const headers = (): Headers => batch.headers(index)
+      return opener.open(this.#source, { payload: batch.payload(index), headers })
+    } catch (error) {
+      if (!(error instanceof DecodeError)) throw error
+      throw positioned(error, { stream, topic, partition, offset: batch.offset(index) })
+    }
   }
 }
 

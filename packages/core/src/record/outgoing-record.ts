@@ -99,14 +99,27 @@ export function prepareRecord(
   if (typeof record !== "object" || record === null) {
     throw new InvalidError(`a record must be a Uint8Array or an object with a payload, not ${shown(record)}`)
   }
-  checkPayload(record.payload, limits)
+  return prepareFields(record.payload, record, { limits, resend: options.resend })
+}
+
+/**
+ * `prepareRecord` for a payload that comes apart from the rest, without an object that joins them.
+ * @throws InvalidError, RecordTooLargeError
+ */
+export function prepareFields(
+  payload: Uint8Array | null,
+  record: Omit<OutgoingRecord, "payload">,
+  options: PrepareOptions & { readonly limits: Limits },
+): PreparedRecord {
+  const { limits } = options
+  checkPayload(payload, limits)
   if (record.key !== undefined && record.partition !== undefined && !options.resend) {
     throw new InvalidError(
       `key and partition ${shown(record.partition)} exclude each other: a record is routed by one of them`,
     )
   }
   return {
-    payload: record.payload,
+    payload,
     key: record.key === undefined ? null : checkKey(record.key, limits),
     headers: checkHeaders(record.headers, limits, options),
     id: record.id === undefined ? undefined : checkMessageId(record.id),

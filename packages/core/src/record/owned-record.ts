@@ -1,6 +1,12 @@
 import type { EncodedBatch, Headers, MessageId } from "@millrace/contract"
 import { DecodeError, Headers as HeaderList, HeaderValue, headerKindCodes } from "@millrace/contract"
 
+/** What stands in the place of a record's own payload and headers: what they decrypt to. */
+interface OwnContent {
+  readonly payload: Uint8Array | null
+  readonly headers: Headers | DecodeError
+}
+
 /** One record taken out of a batch with copies of its bytes: a batch of one, which keeps nothing of the other alive. */
 export class OwnedRecord implements EncodedBatch {
   readonly count: number = 1
@@ -16,10 +22,10 @@ export class OwnedRecord implements EncodedBatch {
   readonly #checksum: bigint | undefined
 
   /** @throws CorruptionError when the record's bytes contradict themselves. */
-  constructor(batch: EncodedBatch, index: number) {
-    this.#payload = copyOf(batch.payload(index))
+  constructor(batch: EncodedBatch, index: number, content?: OwnContent) {
+    this.#payload = copyOf(content === undefined ? batch.payload(index) : content.payload)
     this.#key = copyOf(batch.key(index))
-    this.#headers = copyOfHeaders(batch, index)
+    this.#headers = copyOfHeaders(() => contentHeaders(content) ?? batch.headers(index))
     this.#id = batch.id(index)
     this.#timestampMicros = batch.timestampMicros(index)
     this.#originTimestampMicros = batch.originTimestampMicros(index)
@@ -63,10 +69,16 @@ function copyOf(bytes: Uint8Array | null): Uint8Array | null {
   return bytes === null ? null : new Uint8Array(bytes)
 }
 
-function copyOfHeaders(batch: EncodedBatch, index: number): Headers | DecodeError {
+/** @throws DecodeError when the content has that in place of headers */
+function contentHeaders(content: OwnContent | undefined): Headers | undefined {
+  if (content?.headers instanceof DecodeError) throw content.headers
+  return content?.headers
+}
+
+function copyOfHeaders(headersOf: () => Headers): Headers | DecodeError {
   try {
     const entries: [string, HeaderValue][] = []
-    for (const [name, value] of batch.headers(index)) {
+    for (const [name, value] of headersOf()) {
       entries.push([name, HeaderValue.fromBytes(headerKindCodes[value.kind], new Uint8Array(value.bytes))])
     }
     return HeaderList.ofStored(entries)

@@ -1,0 +1,304 @@
+import { BufferFullError, type Manifest, type TimeoutError, type TopicName } from "@millrace/contract"
+import type { ClientContext } from "../client/context.ts"
+import type { RecordSealer } from "../encryption/encryptor.ts"
+import { sealAll, sealerOf, sealOne } from "../encryption/sealing.ts"
+import { diagnostics } from "../observe/diagnostics.ts"
+import { allCarryingActive, carryingActive } from "../observe/traced-records.ts"
+import { type OutgoingRecord, prepareRecord, type SendableRecord } from "../record/outgoing-record.ts"
+import { bufferBytesOf } from "../record/record-size.ts"
+import type { BackgroundSettings } from "./background-options.ts"
+import { BufferBudget } from "./buffer-budget.ts"
+import type { SendResult } from "./confirmation.ts"
+import type { Delivery, DeliveryCall, DeliveryHandle } from "./delivery-call.ts"
+import { FailureDesk } from "./failure-desk.ts"
+import { type Destination, Lane } from "./lane.ts"
+import { PooledBatch, type PooledContent, sendPooled } from "./pooled-batch.ts"
+import {
+  nameOf,
+  type Producer,
+  preparedBatch,
+  preparedSend,
+  type SendBatchOptions,
+  type SendOptions,
+  type TopicRef,
+} from "./producer.ts"
+import type { ProducerSettings } from "./producer-options.ts"
+import type { PublishFailedError } from "./publish-failed.ts"
+import { Publisher } from "./publisher.ts"
+import { SendingEnd, type ShutdownOptions } from "./sending-end.ts"
+import { type ProducerStatistics, StatisticsCounter } from "./statistics.ts"
+
+/** Every accepted send is answered with this: what it became, nobody knows yet. */
+const accepted: SendResult = Object.freeze({ confirmations: Object.freeze([]) })
+const acceptedSend: Promise<SendResult> = Promise.resolve(accepted)
+
+/** Queues sends within a budget of bytes and writes them from lanes (seed 000, "Background producers"). */
+export class BackgroundProducer implements Producer {
+  readonly #client: ClientContext
+  readonly #to: Destination
+  readonly #settings: BackgroundSettings
+  readonly #limits: Manifest["limits"]
+  readonly #sealer: RecordSealer | undefined
+  readonly #statistics: StatisticsCounter
+  readonly #publishers: readonly Publisher[]
+  readonly #lanes: readonly Lane[]
+  readonly #budget: BufferBudget
+  readonly #failures: FailureDesk
+  readonly #end: SendingEnd
+  readonly #owner: string
+  #nextLane = 0
+
+  constructor(client: ClientContext, name: TopicName, settings: ProducerSettings & { background: BackgroundSettings }) {
+    const { publisher, route, background } = settings
+    this.#client = client
+    this.#owner = publisher.owner
+    this.#to = { name, route }
+    this.#settings = background
+    this.#limits = client.session.manifest.limits
+    this.#sealer = sealerOf(client, settings.encryptor)
+    this.#statistics = new StatisticsCounter(client.clock)
+    this.#failures = new FailureDesk(background.onError)
+    this.#budget = new BufferBudget(client.clock, {
+      owner: `the buffer of the ${publisher.owner}`,
+      option: "maxBufferBytes",
+      limitBytes: background.maxBufferBytes,
+      failureMode: background.failureMode,
+      blockTimeoutMs: background.blockTimeoutMs,
+      onFull: (outcome) => this.#tellFull(outcome),
+    })
+    this.#publishers = Array.from(
+      { length: background.shards },
+      () => new Publisher(client, publisher, this.#statistics),
+    )
+    this.#lanes = this.#publishers.map((own) => this.#newLane(own))
+    this.#end = new SendingEnd(
+      client,
+      {
+        owner: publisher.owner,
+        publishers: this.#publishers,
+        flush: () => this.#drain(),
+        giveUp: (error) => {
+          this.#budget.refuse(error)
+          for (const lane of this.#lanes) lane.flush()
+        },
+        reports: { name, statistics: () => this.statistics },
+        waitsFor: () => (this.#failures.isBusy ? "onError has not returned" : undefined),
+      },
+      this,
+    )
+  }
+
+  get statistics(): ProducerStatistics {
+    return this.#statistics.snapshot()
+  }
+
+  async init(): Promise<void> {
+    this.#end.assertOpen()
+    await Promise.all(this.#publishers.map((publisher) => publisher.ready(this.#to.name)))
+  }
+
+  send(what: Uint8Array | null | PooledBatch, options?: SendOptions): Promise<SendResult> {
+    return what instanceof PooledBatch ? this.sendBatch(what, options) : this.#send(this.#to, what, options)
+  }
+
+  sendTo(topic: TopicRef, payload: Uint8Array | null, options?: SendOptions): Promise<SendResult> {
+    try {
+      const name = nameOf(topic, this.#client.session.manifest)
+      return this.#send({ name, route: this.#to.route }, payload, options)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  sendBatch(
+    batch: readonly (Uint8Array | OutgoingRecord)[] | PooledBatch,
+    options?: SendBatchOptions,
+  ): Promise<SendResult> {
+    if (batch instanceof PooledBatch) return sendPooled(batch, (content) => this.#sendBatch(content, options))
+    return this.#sendBatch(batch, options)
+  }
+
+  sendAndConfirm(payload: Uint8Array | null, options?: SendOptions): Promise<Delivery> {
+    try {
+      this.#end.assertOpen()
+      const { name } = this.#to
+      const sealed = sealOne(this.#sealer, name, preparedSend(payload, options, this.#limits))
+      const record = carryingActive(this.#client.telemetry, sealed, this.#limits)
+      const bytes = bufferBytesOf(record)
+      if (!this.#tryTake(bytes)) return this.#later(bytes, () => this.#laneOf(name).confirm(record, this.#to, bytes))
+      try {
+        return this.#laneOf(name).confirm(record, this.#to, bytes)
+      } catch (error) {
+        this.#budget.release(bytes)
+        throw error
+      }
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  async enqueue(record: OutgoingRecord): Promise<DeliveryHandle> {
+    this.#end.assertOpen()
+    return await this.#deliver(prepareRecord(record, this.#limits))
+  }
+
+  async flush(): Promise<void> {
+    await this.#budget.entered()
+    for (const lane of this.#lanes) lane.flush()
+    await Promise.all(this.#publishers.map((publisher) => publisher.flush()))
+  }
+
+  waitUntilAllSends(): Promise<void> {
+    return this.flush()
+  }
+
+  async shutdown(options?: ShutdownOptions): Promise<void> {
+    const ended = this.#end.begin(options, (late) => this.#lastWords(late))
+    this.#failures.freeCaller()
+    await ended
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.shutdown()
+  }
+
+  #sendBatch(
+    batch: readonly (Uint8Array | OutgoingRecord)[] | PooledContent,
+    options: SendBatchOptions | undefined,
+  ): Promise<SendResult> {
+    try {
+      this.#end.assertOpen()
+      const prepared = preparedBatch(batch, options, { route: this.#to.route, limits: this.#limits })
+      const { route } = prepared
+      const sealed = sealAll(this.#sealer, this.#to.name, prepared.records)
+      const records = allCarryingActive(this.#client.telemetry, sealed, this.#limits)
+      if (records.length === 0) return acceptedSend
+      let bytes = 0
+      for (const record of records) bytes += bufferBytesOf(record)
+      const to = { name: this.#to.name, route }
+      return this.#accept(bytes, () => this.#laneOf(to.name).send(records, to, bytes))
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  #send(to: Destination, payload: Uint8Array | null, options: SendOptions | undefined): Promise<SendResult> {
+    try {
+      this.#end.assertOpen()
+      const sealed = sealOne(this.#sealer, to.name, preparedSend(payload, options, this.#limits))
+      const record = carryingActive(this.#client.telemetry, sealed, this.#limits)
+      const bytes = bufferBytesOf(record)
+      if (!this.#tryTake(bytes)) return this.#accept(bytes, () => this.#laneOf(to.name).sendOne(record, to, bytes))
+      try {
+        this.#laneOf(to.name).sendOne(record, to, bytes)
+      } catch (error) {
+        this.#budget.release(bytes)
+        throw error
+      }
+      return acceptedSend
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  #tryTake(bytes: number): boolean {
+    if (this.#failures.bytes > 0) this.#refuseBehindFailures()
+    return this.#budget.tryTake(bytes)
+  }
+
+  /** Takes room, now or when there is some, and lets the send in. */
+  #accept(bytes: number, enter: () => void): Promise<SendResult> {
+    return this.#later(bytes, () => {
+      enter()
+      return accepted
+    })
+  }
+
+  /** Lets a send in when there is room, and answers what came of that. */
+  #later<T>(bytes: number, enter: () => T | Promise<T>): Promise<T> {
+    if (this.#failures.bytes > 0) this.#refuseBehindFailures()
+    return this.#budget.take(bytes, enter)
+  }
+
+  /** At once where there is room. */
+  #deliver(prepared: SendableRecord): DeliveryCall | Promise<DeliveryCall> {
+    const sealed = sealOne(this.#sealer, this.#to.name, prepared)
+    const record = carryingActive(this.#client.telemetry, sealed, this.#limits)
+    const bytes = bufferBytesOf(record)
+    const { name } = this.#to
+    if (!this.#tryTake(bytes)) return this.#later(bytes, () => this.#laneOf(name).deliver(record, this.#to, bytes))
+    try {
+      return this.#laneOf(name).deliver(record, this.#to, bytes)
+    } catch (error) {
+      this.#budget.release(bytes)
+      throw error
+    }
+  }
+
+  /** Failures that nobody has taken hold memory beside the buffer: above its size no more is accepted until somebody does. */
+  #refuseBehindFailures(): void {
+    const { maxBufferBytes, onError } = this.#settings
+    const { bytes } = this.#failures
+    if (maxBufferBytes === 0 || bytes < maxBufferBytes) return
+    const what = onError === undefined ? "shutdown() to tell them, since there is no onError" : "onError to take them"
+    throw new BufferFullError(
+      `${this.#owner}: failed records of ${bytes} bytes wait for ${what}; above maxBufferBytes (${maxBufferBytes}) no more are accepted`,
+    )
+  }
+
+  #tellFull(outcome: "waits" | "refused"): void {
+    const backpressure = diagnostics["producer.backpressure"]
+    if (!backpressure.hasSubscribers) return
+    const { stream, topic } = this.#to.name
+    const { maxBufferBytes } = this.#settings
+    backpressure.publish({ stream, topic, outcome, bufferedBytes: this.#budget.usedBytes, maxBufferBytes })
+  }
+
+  #laneOf(name: TopicName): Lane {
+    const lanes = this.#lanes
+    if (lanes.length === 1) return lanes[0] as Lane
+    if (this.#settings.sharding === "ordered") return lanes[shardOf(name, lanes.length)] as Lane
+    this.#nextLane = (this.#nextLane + 1) % lanes.length
+    return lanes[this.#nextLane] as Lane
+  }
+
+  #newLane(publisher: Publisher): Lane {
+    const { batchLength, batchBytes, lingerMs } = this.#settings
+    return new Lane({
+      publisher,
+      clock: this.#client.clock,
+      statistics: this.#statistics,
+      batchLength,
+      batchBytes,
+      lingerMs,
+      onSettled: (bytes, failure) => this.#settled(bytes, failure),
+    })
+  }
+
+  #settled(bytes: number, failure: PublishFailedError | undefined): void {
+    if (failure !== undefined) this.#failures.report(failure, bytes)
+    this.#budget.release(bytes)
+  }
+
+  /** Everything is confirmed, or its failure was told. */
+  async #drain(): Promise<void> {
+    await this.flush()
+    await this.#failures.finished()
+  }
+
+  /** What no `onError` took, or else that not everything was delivered in time. */
+  async #lastWords(late: TimeoutError | undefined): Promise<void> {
+    this.#failures.keepQueued()
+    const kept = this.#failures.takeKept()
+    if (kept !== undefined) throw kept
+    if (late !== undefined) throw late
+  }
+}
+
+/** The lane of a topic (FNV-1a of its names). */
+function shardOf(name: TopicName, shards: number): number {
+  const text = `${name.stream}\n${name.topic}`
+  let hash = 0x811c9dc5
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
+  return (hash >>> 0) % shards
+}
