@@ -2,6 +2,8 @@
 import { InvalidError, type Manifest, type TopicName } from "@millrace/contract"
 import { checkName } from "../client/names.ts"
 import { OptionReader, shown } from "../client/options.ts"
+import type { Encryptor } from "../encryption/encryptor.ts"
+import { checkEncryptorChoice } from "../encryption/sealing.ts"
 import { type CommitPolicy, checkCommitPolicy } from "./commit-policy.ts"
 import { checkStartAt, type StartAt } from "./start-at.ts"
 
@@ -37,6 +39,8 @@ export interface ConsumerOptions {
   readonly onMissing?: "fail" | "wait"
   /** Hands out records of transactions that are not committed. Default false. */
   readonly readUncommitted?: boolean
+  /** What records are decrypted with; `false` hands them out as they are stored. Default: the client's. */
+  readonly encryptor?: Encryptor | false
 }
 
 /** Options of `topic.consumerGroup(name).consumer`. */
@@ -73,6 +77,8 @@ export interface ConsumerSettings {
   readonly onOutOfRange: "first" | "next" | "fail"
   readonly onMissing: "fail" | "wait"
   readonly isolation: "committed" | "uncommitted"
+  /** Absent: the client's. */
+  readonly encryptor: Encryptor | false | undefined
 }
 
 /** Group options after the checks. */
@@ -100,6 +106,7 @@ const consumerKeys = [
   "onOutOfRange",
   "onMissing",
   "readUncommitted",
+  "encryptor",
 ] as const
 
 const groupKeys = [
@@ -183,6 +190,7 @@ function settingsOf(
     onOutOfRange: reader.choice("onOutOfRange", ["first", "next", "fail"], "first"),
     onMissing: reader.choice("onMissing", ["fail", "wait"], "fail"),
     isolation: reader.flag("readUncommitted", false) ? "uncommitted" : "committed",
+    encryptor: checkEncryptorChoice(what, given.encryptor),
   }
 }
 

@@ -27,6 +27,7 @@ import { seededRandom, VirtualClock } from "@millrace/runtime"
 import { ConnectionWatch } from "../client/connection-watch.ts"
 import type { ClientContext, Owned } from "../client/context.ts"
 import { CachedTopicDirectory } from "../client/topic-directory.ts"
+import { ProducerRegistry } from "../observe/producer-registry.ts"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
 import { FakeLog } from "./fake-log.test-support.ts"
@@ -43,6 +44,7 @@ export const fakeManifest: Manifest = {
     identityScope: "none",
     idLookup: "none",
     durability: ["synced"],
+    compression: ["none"],
   },
   read: { holes: true, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
   catalog: {
@@ -217,6 +219,7 @@ export class FakeClient {
       connection: this.connection,
       publish: { timeoutMs: 1000, retries: 0, retryBackoffMs: 1 },
       topics: new CachedTopicDirectory(catalog),
+      producers: new ProducerRegistry(this.clock, seededRandom(2)),
       own: (owned) => {
         this.owned.add(owned)
         return () => void this.owned.delete(owned)

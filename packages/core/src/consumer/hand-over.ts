@@ -78,7 +78,7 @@ export class HandOver {
     const index = this.#index
     if (index < this.#end) {
       this.#index = index + 1
-      return new BatchMessage(this.#source as MessageSource, index)
+      return this.#opened(new BatchMessage(this.#source as MessageSource, index))
     }
     this.acknowledge()
     if (this.#waiters.length > 0) return undefined
@@ -274,9 +274,23 @@ export class HandOver {
       this.#source = slice.source
       this.#end = Math.min(slice.count, index + Math.min(this.#pageLeft, this.#windowLength))
       this.#index = index + 1
-      return new BatchMessage(slice.source, index)
+      return this.#opened(new BatchMessage(slice.source, index))
     }
     return undefined
+  }
+
+  /**
+   * A record that cannot be decrypted was handed out as an error. Like a message it is not handled before more is asked for, and unlike
+   * one it is not handled by a shutdown either: nobody has seen it.
+   */
+  #opened(message: BatchMessage): BatchMessage {
+    try {
+      return message.open()
+    } catch (error) {
+      this.settle()
+      this.#abandoned = true
+      throw error
+    }
   }
 
   #tellCleared(): void {

@@ -14,6 +14,8 @@ import {
 } from "@millrace/contract"
 import type { Timer } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
+import type { RecordOpener } from "../encryption/encryptor.ts"
+import { openerOf } from "../encryption/sealing.ts"
 import type { MessageSource } from "../record/message.ts"
 import type { ConsumerSettings } from "./consumer-options.ts"
 import { asMillraceError } from "./failure.ts"
@@ -43,6 +45,7 @@ export class LaneRunner {
   readonly #owner: OffsetOwner | undefined
   readonly #host: LaneHost
   readonly #policy: PartitionReaderPolicy
+  readonly #opener: RecordOpener | undefined
   readonly #lanes = new Map<string, Lane>()
   readonly #timers = new Map<Lane, Timer>()
   readonly #onStarted = new Map<Lane, (error: MillraceError | undefined) => void>()
@@ -57,6 +60,7 @@ export class LaneRunner {
     this.#settings = settings
     this.#owner = owner
     this.#host = host
+    this.#opener = openerOf(context, settings.encryptor)
     this.#policy = { ...settings, holes: context.session.manifest.read.holes }
   }
 
@@ -195,7 +199,8 @@ export class LaneRunner {
   #accept(lane: Lane, { batch, from, after }: PartitionReaderCommand & { type: "accept" }, end: bigint): void {
     const { stream, topic, partition } = lane.partition
     const { claim, machine } = lane
-    const source: MessageSource = { batch, stream, topic, partition, lineage: machine.lineage, claim, end }
+    const { lineage } = machine
+    const source: MessageSource = { batch, stream, topic, partition, lineage, claim, end, opener: this.#opener }
     const slice: Slice = { source, count: batch.count, index: from, after, next: undefined }
     this.#fetcher?.took(slice)
     lane.push(slice)

@@ -1,5 +1,6 @@
 import {
   ClosedError,
+  DecodeError,
   type EncodedBatch,
   HistoryChangedError,
   InvalidError,
@@ -18,6 +19,8 @@ import type { Timer } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
 import { topicText } from "../client/names.ts"
 import { longestDurationMs, OptionReader, shown } from "../client/options.ts"
+import type { Encryptor, RecordOpener } from "../encryption/encryptor.ts"
+import { checkEncryptorChoice, openerOf } from "../encryption/sealing.ts"
 import type { BatchMessage, Message } from "../record/message.ts"
 import type { Cursor, CursorResult } from "./cursor.ts"
 import { type MergeRun, MessageMerge } from "./message-merge.ts"
@@ -26,6 +29,8 @@ import { type MergeRun, MessageMerge } from "./message-merge.ts"
 export interface ReaderOptions {
   /** The most records of one request to the backend. Default 1000. */
   readonly batch?: number
+  /** What records are decrypted with; `false` gives them as they are stored. Default: the client's. */
+  readonly encryptor?: Encryptor | false
 }
 
 /** The most records of one partition that one poll reads (table 1.7, "Cursor poll"). */
@@ -50,8 +55,12 @@ export async function openCursor(
   topic: TopicName,
   options?: ReaderOptions,
 ): Promise<Cursor<Message>> {
-  const reader = new OptionReader<ReaderOptions>(`reader of topic "${topicText(topic)}"`, options, ["batch"])
-  return new LogCursor(context, topic, reader.whole("batch", { min: 1, max: 1_000_000, fallback: 1000 }))
+  const what = `reader of topic "${topicText(topic)}"`
+  const reader = new OptionReader<ReaderOptions>(what, options, ["batch", "encryptor"])
+  return new LogCursor(context, topic, {
+    batch: reader.whole("batch", { min: 1, max: 1_000_000, fallback: 1000 }),
+    opener: openerOf(context, checkEncryptorChoice(what, options?.encryptor)),
+  })
 }
 
 /** What one poll has read of a partition. */
@@ -69,6 +78,7 @@ class LogCursor implements Cursor<Message> {
   readonly #context: ClientContext
   readonly #topic: TopicName
   readonly #batch: number
+  readonly #opener: RecordOpener | undefined
   readonly #disown: () => void
   /** Behind what was given out. */
   #offsets = new Map<number, bigint>()
@@ -85,10 +95,15 @@ class LogCursor implements Cursor<Message> {
   #pause: { readonly timer: Timer; readonly end: () => void } | undefined
   #closed: Promise<void> | undefined
 
-  constructor(context: ClientContext, topic: TopicName, batch: number) {
+  constructor(
+    context: ClientContext,
+    topic: TopicName,
+    settings: { readonly batch: number; readonly opener: RecordOpener | undefined },
+  ) {
     this.#context = context
     this.#topic = topic
-    this.#batch = batch
+    this.#batch = settings.batch
+    this.#opener = settings.opener
     this.#disown = context.own({ shutdown: () => this[Symbol.asyncDispose]() })
   }
 
@@ -201,7 +216,12 @@ class LogCursor implements Cursor<Message> {
     const { partition, offset } = message.position
     const end = this.#ends.get(partition)
     this.#offsets.set(partition, end?.last === offset ? end.next : offset + 1n)
-    return { kind: "record", value: message, message }
+    try {
+      return { kind: "record", value: message.open(), message }
+    } catch (error) {
+      if (error instanceof DecodeError) return { kind: "error", error, position: { partition, offset } }
+      throw error
+    }
   }
 
   /** Brings records, waiting up to `waitMs` for some at the tail. Whoever calls meanwhile shares the one that is under way. */
@@ -318,7 +338,16 @@ class LogCursor implements Cursor<Message> {
     const from = batch.firstOffset >= run.next ? 0 : batch.indexOf(run.next)
     const to = Math.min(batch.count, from + room)
     const { stream, topic, partition } = run.place
-    const source = { batch, stream, topic, partition, lineage: run.lineage, claim: undefined, end: part.head }
+    const source = {
+      batch,
+      stream,
+      topic,
+      partition,
+      lineage: run.lineage,
+      claim: undefined,
+      end: part.head,
+      opener: this.#opener,
+    }
     run.pieces.push({ source, from, to })
     run.records += to - from
     run.next = to === batch.count ? batch.lastOffset + 1n : batch.offset(to)
