@@ -18,6 +18,7 @@ import {
   type TopicPartition,
   UnsupportedError,
   type Watermarks,
+  type WriterLimits,
 } from "@millrace/contract"
 import { EmbeddedBatchWriter } from "./batch/batch-writer.ts"
 import { EmbeddedBatch } from "./batch/sealed-batch.ts"
@@ -47,7 +48,7 @@ export class EmbeddedLog implements PartitionLog {
   writer(
     { stream, topic, lineage, durability }: TopicDescription,
     partition: number,
-    limits: { readonly records: number; readonly bytes: number },
+    limits: WriterLimits,
   ): EmbeddedBatchWriter {
     const target = { topic: { stream, topic }, lineage, partition, durability }
     return new EmbeddedBatchWriter(target, this.#pools, limits)

@@ -33,6 +33,7 @@ export const embeddedManifest: Manifest = deepFreeze({
     identityScope: "producer",
     idLookup: "window",
     durability: ["synced", "written"],
+    compression: ["none"],
   },
   read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
   catalog: {

@@ -17,6 +17,7 @@ import {
   type TopicPartition,
   UnsupportedError,
   type Watermarks,
+  type WriterLimits,
 } from "@millrace/contract"
 import { type Clock, SlabPool } from "@millrace/runtime"
 import { IggyBatchWriter } from "./batch/batch-writer.ts"
@@ -52,11 +53,7 @@ export class IggyLog implements PartitionLog {
     return keyHash(key)
   }
 
-  writer(
-    { stream, topic, lineage }: TopicDescription,
-    partition: number,
-    limits: { readonly records: number; readonly bytes: number },
-  ): IggyBatchWriter {
+  writer({ stream, topic, lineage }: TopicDescription, partition: number, limits: WriterLimits): IggyBatchWriter {
     return new IggyBatchWriter({ topic: { stream, topic }, lineage, partition }, this.#pool, limits)
   }
 

@@ -50,6 +50,7 @@ export const iggyManifest: Manifest = deepFreeze({
     identityScope: "none",
     idLookup: "none",
     durability: ["synced", "written"],
+    compression: ["none"],
   },
   read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
   catalog: {

@@ -47,6 +47,7 @@ export function kafkaManifest(facts: { readonly backend: string; readonly messag
       identityScope: "producer",
       idLookup: "none",
       durability: ["written", "synced"],
+      compression: ["none", "gzip", "snappy", "lz4", "zstd"],
     },
     read: { holes: true, timestampResolutionMicros: 1_000, originTimestamp: "only", ids: "given", filters: "client" },
     catalog: {

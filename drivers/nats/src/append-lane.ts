@@ -7,6 +7,7 @@ import { IngestLane } from "./ingest-lane.ts"
 import type { PartitionTarget } from "./partition-target.ts"
 import { explainSilence } from "./pub-ack.ts"
 import type { NatsSealedBatch } from "./sealed-batch.ts"
+import { explainTooLarge } from "./too-large.ts"
 import type { TopicLayouts } from "./topic-layout.ts"
 
 /** What a partition's stream takes. */
@@ -136,11 +137,8 @@ export class AppendLane {
       .then(job.resolve, async (error: unknown) => {
         const failure = asMillrace(error)
         // "Nobody listens" has two reasons, which lead to different deeds.
-        job.reject(
-          failure.kind === "not-found" && failure.outcome === "rejected"
-            ? await explainSilence(target, layouts)
-            : failure,
-        )
+        const silent = failure.kind === "not-found" && failure.outcome === "rejected"
+        job.reject(silent ? await explainSilence(target, layouts) : await explainTooLarge(failure, job.batch, layouts))
       })
       .finally(() => {
         this.#confirming = false

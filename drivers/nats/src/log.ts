@@ -16,6 +16,7 @@ import {
   type TopicPartition,
   UnsupportedError,
   type Watermarks,
+  type WriterLimits,
 } from "@millrace/contract"
 import { AppendLanes } from "./append-lanes.ts"
 import { NatsBatchWriter } from "./batch-writer.ts"
@@ -48,11 +49,7 @@ export class NatsLog implements PartitionLog {
     return murmur2(key)
   }
 
-  writer(
-    topic: TopicDescription,
-    partition: number,
-    limits: { readonly records: number; readonly bytes: number },
-  ): NatsBatchWriter {
+  writer(topic: TopicDescription, partition: number, limits: WriterLimits): NatsBatchWriter {
     return new NatsBatchWriter(targetOf(topic, partition), {
       limits,
       maxPayloadBytes: this.#connection.maxPayloadBytes,

@@ -50,6 +50,7 @@ export function manifestOf(server: { readonly maxPayloadBytes: number; readonly 
       identityScope: "none",
       idLookup: "window",
       durability: ["written"],
+      compression: ["none"],
     },
     read: { holes: true, timestampResolutionMicros: 1, originTimestamp: "given", ids: "all", filters: "client" },
     catalog: {

@@ -16,6 +16,7 @@ import {
   type TopicName,
   type TopicPartition,
   type Watermarks,
+  type WriterLimits,
 } from "@millrace/contract"
 import { type Clock, type Random, SlabPool } from "@millrace/runtime"
 import type { TopicFacts } from "../catalog/topic-facts.ts"
@@ -62,12 +63,8 @@ export class KafkaPartitionLog implements PartitionLog {
   }
 
   /** Batches are as large as the topic takes at most; whether a compressed one fits, only the broker can tell. */
-  writer(
-    topic: TopicDescription,
-    partition: number,
-    limits: { readonly records: number; readonly bytes: number },
-  ): BatchWriter {
-    const { compression } = this.#parts
+  writer(topic: TopicDescription, partition: number, limits: WriterLimits): BatchWriter {
+    const { compression = this.#parts.compression } = limits
     const limitBytes = compression === "none" ? this.#parts.facts.known(kafkaTopic(topic))?.limitBytes : undefined
     return new KafkaBatchWriter({ topic, partition }, this.#pool, {
       records: limits.records,
