@@ -46,7 +46,13 @@ const rooms: readonly Room[] = [
   {
     folder: "checks/bench",
     name: "@millrace/bench",
-    imports: [...ground, ...drivers, servers, "millrace"],
+    imports: [...ground, "@millrace/core", ...drivers, servers, "millrace"],
+    pure: false,
+  },
+  {
+    folder: "checks/simulator",
+    name: "@millrace/simulator",
+    imports: [...ground, "@millrace/core"],
     pure: false,
   },
   { folder: "checks/docs", imports: [], pure: false },

@@ -177,6 +177,23 @@ test("a stall holds one direction until it flows again", { timeout }, async (t) 
   await Promise.all([client.hears("AB"), other.hears("C")])
 })
 
+test("what waited flows on at once, also when nothing follows it and the stall ends in a timer", {
+  timeout,
+}, async (t) => {
+  const { echo, proxy, peer } = await scene(t)
+  const client = peer()
+  client.say("a")
+  await client.hears("A")
+  proxy.stall("toServer")
+  client.say("b")
+  const past = new Peer(t, echo.port)
+  past.say("!")
+  await past.hears("!")
+  assert.equal(echo.heard, "a!")
+  setTimeout(() => proxy.flow("toServer"), 1)
+  await client.hears("AB")
+})
+
 test("a stall holds what is under way too: delayed chunks, and the rest of a throttled one", { timeout }, async (t) => {
   const { echo, proxy, peer } = await scene(t)
   proxy.delay(50, "toClient")

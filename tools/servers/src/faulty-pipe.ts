@@ -120,30 +120,27 @@ export class FaultyPipe {
     })
   }
 
+  /** Ends in the same turn in which it finds nothing to do: what comes a moment later must find it at rest, and start it again. */
   async #pump(): Promise<void> {
     try {
-      await this.#drainLine()
+      for (let piece = this.#line[0]; piece !== undefined || this.#ended; piece = this.#line[0]) {
+        if (this.#stopped) return
+        if (this.#options.conditions.stalled) return
+        if (piece === undefined) {
+          this.#to.end()
+          return
+        }
+        const earlyMs = piece.dueAt - performance.now()
+        if (earlyMs > 0) await this.#sleep(earlyMs)
+        else {
+          this.#line.shift()
+          this.#underWayBytes -= piece.bytes.length
+          await this.#write(piece.bytes)
+          this.#regulate()
+        }
+      }
     } finally {
       this.#pumping = false
-    }
-  }
-
-  async #drainLine(): Promise<void> {
-    for (let piece = this.#line[0]; piece !== undefined || this.#ended; piece = this.#line[0]) {
-      if (this.#stopped) return
-      if (this.#options.conditions.stalled) return
-      if (piece === undefined) {
-        this.#to.end()
-        return
-      }
-      const earlyMs = piece.dueAt - performance.now()
-      if (earlyMs > 0) await this.#sleep(earlyMs)
-      else {
-        this.#line.shift()
-        this.#underWayBytes -= piece.bytes.length
-        await this.#write(piece.bytes)
-        this.#regulate()
-      }
     }
   }
 
