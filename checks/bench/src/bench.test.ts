@@ -53,6 +53,23 @@ test("a quick run prints a table and writes its rows as JSON", async (t) => {
   assert.match(stdout, /below 1 is better/)
 })
 
+test("the producer layer is measured alone, and its rows are printed as tables too", async () => {
+  const { stdout } = await bench("producer", "--quick", "--only", "layer-keys,layer-promise", "--markdown")
+  assert.match(stdout, /^\| id \| ours \| reference \| ratio \(spread\) \| goal \| CPU µs a record \|$/m)
+  assert.match(stdout, /^\| layer-keys \| .*records\/s at least 3,000,000: /m)
+  assert.match(stdout, /^\| layer-promise \| .*Promise\.all at least 2,000,000: /m)
+})
+
+test("the producer suite has every id of its table", async () => {
+  await assert.rejects(bench("producer", "--only", "none"), (error: { stderr: string }) => {
+    assert.match(
+      error.stderr,
+      /the ids are background-100b, confirm-100b, send-1, layer-keys, layer-promise, outage, spool-100b/,
+    )
+    return true
+  })
+})
+
 test("an unknown id is refused with the known ones, and nothing is left on the disk", async () => {
   await assert.rejects(bench("embedded", "--only", "append"), (error: { code: number; stderr: string }) => {
     assert.equal(error.code, 1)

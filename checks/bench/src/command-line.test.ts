@@ -6,11 +6,12 @@ const known = { embedded: ["append-100b", "send-1"], other: ["produce"] }
 
 test("a list of ids, a file and the quick mode", () => {
   assert.deepEqual(
-    parseCommand(["embedded", "--only", "send-1, append-100b", "--json", "out.json", "--quick"], known),
+    parseCommand(["embedded", "--only", "send-1, append-100b", "--json", "out.json", "--markdown", "--quick"], known),
     {
       suite: "embedded",
       only: ["send-1", "append-100b"],
       json: "out.json",
+      markdown: true,
       quick: true,
     },
   )
@@ -18,6 +19,7 @@ test("a list of ids, a file and the quick mode", () => {
     suite: "embedded",
     only: undefined,
     json: undefined,
+    markdown: false,
     quick: false,
   })
   assert.equal(parseCommand(["other", "--only", "produce"], known).suite, "other")

@@ -1,4 +1,4 @@
-/** `bench <suite> [--only id[,id]] [--json FILE] [--quick]`, checked. */
+/** `bench <suite> [--only id[,id]] [--json FILE] [--markdown] [--quick]`, checked. */
 import { parseArgs } from "node:util"
 
 export interface Command {
@@ -7,11 +7,14 @@ export interface Command {
   readonly only: readonly string[] | undefined
   /** The file that gets the JSON array. */
   readonly json: string | undefined
+  /** Whether the rows are printed once more as tables of `docs/benchmarks.md`. */
+  readonly markdown: boolean
   /** A smoke test: small loads, one round. Its figures mean nothing. */
   readonly quick: boolean
 }
 
-const usage: string = "usage: npm run bench -- embedded|kafka|nats|iggy [--only id[,id]] [--json FILE] [--quick]"
+const usage: string =
+  "usage: npm run bench -- embedded|producer|kafka|nats|iggy [--only id[,id]] [--json FILE] [--markdown] [--quick]"
 
 /**
  * @param suites the ids of each suite.
@@ -21,7 +24,12 @@ export function parseCommand(args: readonly string[], suites: Readonly<Record<st
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
-    options: { only: { type: "string" }, json: { type: "string" }, quick: { type: "boolean", default: false } },
+    options: {
+      only: { type: "string" },
+      json: { type: "string" },
+      markdown: { type: "boolean", default: false },
+      quick: { type: "boolean", default: false },
+    },
   })
   const suite = positionals.join(" ")
   const known = Object.hasOwn(suites, suite) ? suites[suite] : undefined
@@ -34,5 +42,5 @@ export function parseCommand(args: readonly string[], suites: Readonly<Record<st
     if (!known.includes(id))
       throw new Error(`benchmark ${JSON.stringify(id)} is unknown: the ids are ${known.join(", ")}`)
   }
-  return { suite, only, json: values.json, quick: values.quick }
+  return { suite, only, json: values.json, markdown: values.markdown, quick: values.quick }
 }

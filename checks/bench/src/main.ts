@@ -1,8 +1,9 @@
-/** `npm run bench -- embedded|kafka|nats|iggy [--only id[,id]] [--json FILE] [--quick]` */
+/** `npm run bench -- embedded|producer|kafka|nats|iggy [--only id[,id]] [--json FILE] [--markdown] [--quick]` */
 import { writeFileSync } from "node:fs"
 import { availableParallelism, cpus, loadavg } from "node:os"
 import { fileURLToPath } from "node:url"
 import { type Command, parseCommand } from "./command-line.ts"
+import { formatTables } from "./markdown.ts"
 import { formatReport } from "./report.ts"
 import type { Row } from "./row.ts"
 import { openScratch } from "./scratch.ts"
@@ -46,6 +47,7 @@ async function runSuite(command: Command): Promise<void> {
     scratch.remove()
   }
   console.log(formatReport(rows))
+  if (command.markdown) console.log(`\n${formatTables(rows)}`)
   if (command.json !== undefined) writeFileSync(command.json, `${JSON.stringify(rows, undefined, 2)}\n`)
 }
 

@@ -24,7 +24,7 @@ export function formatReport(rows: readonly Row[]): string {
 }
 
 /** Three significant digits, thousands apart: 1,234,567 · 12.3 · 0.0123. */
-function formatFigure(value: number): string {
+export function formatFigure(value: number): string {
   if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en-US")
   return Number(value.toPrecision(3)).toString()
 }

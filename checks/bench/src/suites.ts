@@ -5,6 +5,7 @@ import { iggyIds, iggySuite } from "./brokers/iggy-suite.ts"
 import { kafkaIds, kafkaSuite } from "./brokers/kafka-suite.ts"
 import { natsIds, natsSuite } from "./brokers/nats-suite.ts"
 import { embeddedSuite } from "./embedded/suite.ts"
+import { producerSuite } from "./producer/suite.ts"
 
 export interface Suite {
   readonly ids: readonly string[]
@@ -19,13 +20,18 @@ export interface OpenSuite {
 }
 
 export const suites: Readonly<Record<string, Suite>> = {
-  embedded: {
-    ids: embeddedSuite.map((benchmark) => benchmark.id),
-    open: async () => ({ benchmarks: embeddedSuite, about: "", close: async () => {} }),
-  },
+  embedded: withoutServer(embeddedSuite),
+  producer: withoutServer(producerSuite),
   kafka: onServer(kafkaIds, startKafka, kafkaSuite),
   nats: onServer(natsIds, startNats, natsSuite),
   iggy: onServer(iggyIds, startIggy, iggySuite),
+}
+
+function withoutServer(benchmarks: readonly Benchmark[]): Suite {
+  return {
+    ids: benchmarks.map((benchmark) => benchmark.id),
+    open: async () => ({ benchmarks, about: "", close: async () => {} }),
+  }
 }
 
 function onServer(
