@@ -5,7 +5,7 @@ import type { Flight } from "./flights.ts"
 import { readFlights } from "./flights.ts"
 import type { Place } from "./place.ts"
 import { count } from "./progress.ts"
-import { unpublished } from "./publish.ts"
+import { flightsFeed, unpublished } from "./publish.ts"
 import { resultTable } from "./result-table.ts"
 import type { Snapshot } from "./snapshot.ts"
 import { newestSnapshots } from "./snapshot.ts"
@@ -64,6 +64,9 @@ async function countFlights(client: Client, options: JobOptions): Promise<JobRes
   const results = resultsTopic(client, stream)
   await topic.ensure(partitions)
   await results.ensure(partitions)
+  await using feed = flightsFeed(topic, options.place.spool)
+  // What an earlier run accepted and did not get out goes first; only then is it clear what is missing.
+  await feed.flush()
   const left = await unpublished(topic, flights)
   const before = await newestSnapshots(results)
   let work: JobResult["work"]
@@ -71,7 +74,7 @@ async function countFlights(client: Client, options: JobOptions): Promise<JobRes
     console.log(`Everything in ${name} is done already: ${count(flights.length)} flights are published and counted.`)
   } else {
     console.log(describeStart(name, flights.length - left.length, handledIn(before)))
-    work = await new Work({ flights, left, before }, options).run(topic)
+    work = await new Work({ flights, left, before }, options).run(feed)
   }
   return {
     backend: client.manifest.backend,

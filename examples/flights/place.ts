@@ -12,6 +12,8 @@ export interface Place {
   readonly stream: string
   /** In words, without passwords. */
   readonly name: string
+  /** Where the flights lie until the backend has them. */
+  readonly spool: string
   /** Whether the job deletes the stream when it is done. */
   readonly deletesStream: boolean
   /** Done when nothing is connected any more. Answers what to say about the data, if they stay. */
@@ -45,17 +47,23 @@ export function backendPlace(url: string, kept: string | undefined): Place {
     )
   }
   const stream = kept ?? `flights-${randomBytes(4).toString("hex")}`
+  const spool = join(tmpdir(), `millrace-spool-${stream}`)
   const server = url.replace(/\/\/[^/?]*@/, "//")
   return {
     url,
     stream,
     name: `${server}, stream ${stream}`,
+    spool,
     deletesStream: kept === undefined,
-    leave: () => Promise.resolve(kept === undefined ? undefined : `The data stays in stream ${stream} of ${server}.`),
+    leave: async () => {
+      if (kept !== undefined) return `The data stays in stream ${stream} of ${server}.`
+      await rm(spool, { recursive: true, force: true })
+      return undefined
+    },
   }
 }
 
 function directoryPlace(directory: string): Omit<Place, "leave"> {
   const url = `file:${directory.split("/").map(encodeURIComponent).join("/")}`
-  return { url, stream: "flights", name: directory, deletesStream: false }
+  return { url, stream: "flights", name: directory, spool: join(directory, "spool"), deletesStream: false }
 }

@@ -1,6 +1,6 @@
 /** The workers at their work: flights are published, one worker is killed in mid-way, the other takes over, until everything is counted. */
 import { setTimeout as wait } from "node:timers/promises"
-import type { Topic } from "millrace"
+import type { Producer } from "millrace"
 import { Deliveries } from "./deliveries.ts"
 import type { Flight } from "./flights.ts"
 import type { JobOptions, JobResult } from "./job.ts"
@@ -33,7 +33,7 @@ export class Work {
   readonly #gone = new Set<WorkerProcess>()
   readonly #failed = new AbortController()
   #progress: Progress | undefined
-  #published: number
+  #accepted: number
   #takeover: Takeover | undefined
   #stopping = false
 
@@ -44,7 +44,7 @@ export class Work {
     this.#left = left
     this.#stored = new Map([...before].map(([partition, { upTo }]) => [partition, upTo]))
     for (const [partition, upTo] of this.#stored) this.#deliveries.startAt(partition, upTo + 1n)
-    this.#published = flights.length - left.length
+    this.#accepted = flights.length - left.length
     this.#killAt = (this.#counted + flights.length) / 2
     const { place, sessionTimeoutMs } = options
     const task = { url: place.url, stream: place.stream, sessionTimeoutMs }
@@ -55,7 +55,7 @@ export class Work {
   }
 
   /** Publishes what is left, and waits until everything is counted. @throws Error when a worker fails, or the time is over */
-  async run(topic: Topic): Promise<NonNullable<JobResult["work"]>> {
+  async run(feed: Producer): Promise<NonNullable<JobResult["work"]>> {
     const { perSecond, limitMs, signal: stop } = this.#options
     const signal = AbortSignal.any([this.#failed.signal, stop, AbortSignal.timeout(limitMs)])
     let beganAt = 0
@@ -64,11 +64,11 @@ export class Work {
     try {
       await until(() => this.#workers.every(({ partitions }) => partitions.size > 0), signal)
       this.#progress = new Progress(process.stdout, () => this.#bars())
-      const onPublished = (more: number): void => {
-        this.#published += more
+      const onAccepted = (more: number): void => {
+        this.#accepted += more
       }
       beganAt = performance.now()
-      await publishFlights(topic, this.#left, { perSecond, signal, onPublished })
+      await publishFlights(feed, this.#left, { perSecond, signal, onAccepted })
       publishedAt = performance.now()
       await until(() => this.#counted === this.#flights.length, signal)
       countedAt = performance.now()
@@ -138,7 +138,7 @@ export class Work {
   #bars(): Bar[] {
     const whole = this.#flights.length
     return [
-      { name: "published", done: this.#published, whole },
+      { name: "accepted", done: this.#accepted, whole },
       ...this.#workers.map(({ number, delivered }) => ({ name: `worker ${number}`, done: delivered, whole })),
       { name: "counted", done: this.#counted, whole },
     ]
