@@ -1,0 +1,189 @@
+import {
+  AlreadyExistsError,
+  type AppendOptions,
+  type AppendResult,
+  type ConnectionChange,
+  ConnectionError,
+  type Identity,
+  type Manifest,
+  MillraceError,
+  NotFoundError,
+  type TopicDescription,
+  type TopicName,
+  type TopicSpec,
+} from "@millrace/contract"
+import type { Clock } from "@millrace/runtime"
+import type { Fate, FaultPlan } from "./fate.ts"
+import { noFaults } from "./fate.ts"
+import { FaultySession } from "./faulty-session.ts"
+import type { AppendRules } from "./partition-log.ts"
+import { ProducerBook } from "./producer-book.ts"
+import type { BatchWatch, SimBatch } from "./sim-batch.ts"
+import { type History, SimTopic } from "./sim-topic.ts"
+
+/** Is told of each append, so that the rules of the contract can be checked from the backend's side. */
+export interface BackendWatch extends BatchWatch {
+  /** @param fate What will become of it. Answers a number for this one attempt. */
+  appendCalled(batch: SimBatch, options: AppendOptions, fate: Fate): number
+  /** The backend has stored the batch, knew it already, or refuses it. */
+  appendHandled(batch: SimBatch, outcome: AppendResult | MillraceError): void
+  /** The caller of the attempt has heard. */
+  appendSettled(attempt: number): void
+}
+
+export interface BackendOptions {
+  readonly clock: Clock
+  readonly manifest: Manifest
+  /** Default: no faults. */
+  readonly faults?: FaultPlan
+  readonly watch?: BackendWatch
+  /** Batches of more records are refused as too large. Default: none is. */
+  readonly largestBatch?: number
+  /** A batch that holds a record with a larger payload is refused as too large. Default: none is. */
+  readonly largestRecordBytes?: number
+  /** Whether an epoch that was raised is refused on partitions that have not seen the new one. Default true. */
+  readonly fencesEverywhere?: boolean
+}
+
+/**
+ * A backend in memory that does what real ones do on their worst days: the faults of its plan, outages, topics that vanish, producers
+ * that it forgets. It keeps the rules of the driver contract and of its manifest. Every session is a connection of its own.
+ */
+export class FaultyBackend {
+  readonly clock: Clock
+  readonly manifest: Manifest
+  readonly faults: FaultPlan
+  readonly watch: BackendWatch
+  readonly producers: ProducerBook = new ProducerBook()
+  /** Every history of every partition that ever was, in the order of their beginnings. */
+  readonly histories: History[] = []
+  readonly #options: BackendOptions
+  readonly #streams = new Set<string>()
+  readonly #topics = new Map<string, SimTopic>()
+  readonly #sessions = new Set<FaultySession>()
+  #incarnations = 0
+  #isDown = false
+
+  constructor(options: BackendOptions) {
+    this.clock = options.clock
+    this.manifest = options.manifest
+    this.faults = options.faults ?? noFaults
+    this.watch = options.watch ?? nobody
+    this.#options = options
+  }
+
+  /** A connection. @param onConnection Hears of outages, as a driver's caller does. */
+  connect(onConnection?: (change: ConnectionChange) => void): FaultySession {
+    const session = new FaultySession(this, onConnection)
+    this.#sessions.add(session)
+    if (this.#isDown) session.cut()
+    return session
+  }
+
+  disconnected(session: FaultySession): void {
+    this.#sessions.delete(session)
+  }
+
+  get isDown(): boolean {
+    return this.#isDown
+  }
+
+  /** Ends every connection. Until `restore` nothing is reachable. */
+  cut(): void {
+    this.#isDown = true
+    for (const session of this.#sessions) session.cut()
+  }
+
+  restore(): void {
+    this.#isDown = false
+    for (const session of this.#sessions) session.restore()
+  }
+
+  createStream(stream: string): void {
+    if (this.#streams.has(stream)) throw new AlreadyExistsError(`stream "${stream}" exists`)
+    this.#streams.add(stream)
+  }
+
+  get streams(): readonly string[] {
+    return [...this.#streams]
+  }
+
+  createTopic(name: TopicName, spec: TopicSpec): TopicDescription {
+    if (!this.#streams.has(name.stream)) throw new NotFoundError(`stream "${name.stream}" does not exist`)
+    const key = keyOf(name)
+    if (this.#topics.has(key)) throw new AlreadyExistsError(`topic "${key}" exists`)
+    const topic = new SimTopic(name, spec, {
+      incarnation: ++this.#incarnations,
+      archive: this.histories,
+      clock: this.clock,
+    })
+    this.#topics.set(key, topic)
+    return topic.description
+  }
+
+  get topics(): readonly SimTopic[] {
+    return [...this.#topics.values()]
+  }
+
+  /** @throws NotFoundError */
+  topic(name: TopicName): SimTopic {
+    const topic = this.#topics.get(keyOf(name))
+    if (topic === undefined) throw new NotFoundError(`topic "${keyOf(name)}" does not exist`)
+    return topic
+  }
+
+  deleteTopic(name: TopicName): void {
+    this.topic(name).end()
+    this.#topics.delete(keyOf(name))
+  }
+
+  deleteStream(stream: string): void {
+    if (!this.#streams.delete(stream)) throw new NotFoundError(`stream "${stream}" does not exist`)
+    for (const topic of this.topics) if (topic.description.stream === stream) this.deleteTopic(topic.description)
+  }
+
+  /** What every partition knows of producers is gone, as after a long silence. */
+  forgetProducers(): void {
+    for (const topic of this.topics) for (const log of topic.logs) log.forgetProducers()
+  }
+
+  /** Stores a batch, or says why not. @throws NotFoundError, SequenceError, FencedError, RecordTooLargeError */
+  store(batch: SimBatch, identity: (Identity & { readonly sequence: number }) | undefined): AppendResult {
+    try {
+      const result = this.#store(batch, identity)
+      this.watch.appendHandled(batch, result)
+      return result
+    } catch (error) {
+      if (error instanceof MillraceError) this.watch.appendHandled(batch, error)
+      throw error
+    }
+  }
+
+  #store(batch: SimBatch, identity: (Identity & { readonly sequence: number }) | undefined): AppendResult {
+    const topic = this.topic(batch.topic)
+    if (!topic.isDescribedBy(batch.topic)) throw new NotFoundError(`topic "${keyOf(batch.topic)}" was recreated`)
+    const log = topic.log(batch.partition)
+    if (log === undefined) throw new ConnectionError(`partition ${batch.partition} is not there`)
+    const { deduplicationWindowMs } = topic.description
+    const rules: AppendRules = {
+      manifest: this.manifest,
+      windowMs: Math.min(deduplicationWindowMs, this.manifest.append.windowMs ?? deduplicationWindowMs),
+      largestBatch: this.#options.largestBatch ?? Number.POSITIVE_INFINITY,
+      largestRecordBytes: this.#options.largestRecordBytes ?? Number.POSITIVE_INFINITY,
+      isFenced: (present) => (this.#options.fencesEverywhere ?? true) && this.producers.isOld(present),
+    }
+    return log.append(batch, identity, { nowMs: this.clock.monotonicMs(), rules })
+  }
+}
+
+const nobody: BackendWatch = {
+  made: () => {},
+  released: () => {},
+  appendCalled: () => 0,
+  appendHandled: () => {},
+  appendSettled: () => {},
+}
+
+function keyOf({ stream, topic }: TopicName): string {
+  return `${stream}/${topic}`
+}

@@ -1,0 +1,82 @@
+/** The manifests that a faulty backend can have: one for each way in which backends recognise a resend. */
+import type { Manifest } from "@millrace/contract"
+
+/**
+ * - `sequence`: producer identities with sequences, five batches in flight, ids of resends looked up (as the embedded log).
+ * - `sequenceOnly`: the same without ids (as Kafka).
+ * - `idWindow`: ids within two minutes, one batch in flight (as NATS).
+ * - `idWindowStored`: the same; where only the storage is confirmed, five in flight (as NATS with its fast ingest).
+ * - `none`: resends are not recognised, one batch in flight (as Iggy).
+ */
+export type BackendKind = "sequence" | "sequenceOnly" | "idWindow" | "idWindowStored" | "none"
+
+export const backendKinds: readonly BackendKind[] = ["sequence", "sequenceOnly", "idWindow", "idWindowStored", "none"]
+
+/** How long ids are remembered, in ms. */
+export const idWindowMs: number = 120_000
+
+const appends: Readonly<
+  Record<BackendKind, Omit<Manifest["append"], "identityScope" | "duplicates" | "durability" | "compression">>
+> = {
+  sequence: { dedup: "sequence", inFlight: { offsets: 5, stored: 5 }, idLookup: "resend" },
+  sequenceOnly: { dedup: "sequence", inFlight: { offsets: 5, stored: 5 }, idLookup: "none" },
+  idWindow: { dedup: "idWindow", inFlight: { offsets: 1, stored: 1 }, windowMs: idWindowMs, idLookup: "window" },
+  idWindowStored: { dedup: "idWindow", inFlight: { offsets: 1, stored: 5 }, windowMs: idWindowMs, idLookup: "window" },
+  none: { dedup: "none", inFlight: { offsets: 1, stored: 1 }, idLookup: "none" },
+}
+
+/** What may differ within a kind. */
+export interface ManifestVariation {
+  /** What shares one identity, where the kind has identities. Default `producer`. */
+  readonly identityScope?: "producer" | "topic"
+  /** Whether recognised resends are counted. Default `counted`. */
+  readonly duplicates?: "counted" | "silent"
+  /** Of one record's payload. Default 10,000. */
+  readonly payloadBytes?: number
+}
+
+const absent = { supported: false, reason: "it is simulated", instead: "Use a real one" } as const
+const present = { supported: true } as const
+
+/** A whole manifest of a kind. */
+export function manifestOf(kind: BackendKind, variation: ManifestVariation = {}): Manifest {
+  const { identityScope = "producer", duplicates = "counted", payloadBytes = 10_000 } = variation
+  const append = appends[kind]
+  return {
+    backend: `simulated ${kind} log`,
+    append: {
+      ...append,
+      duplicates,
+      identityScope: append.dedup === "sequence" ? identityScope : "none",
+      durability: ["synced", "written"],
+      compression: ["none"],
+    },
+    read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
+    catalog: {
+      streams: "objects",
+      groups: "names",
+      purge: "restarts",
+      expiry: present,
+      sizeRetention: present,
+      addPartitions: present,
+      trim: present,
+    },
+    offsets: { durability: ["synced", "written"], range: "any" },
+    groups: absent,
+    staticMembers: absent,
+    queues: absent,
+    transactions: absent,
+    state: absent,
+    limits: {
+      payloadBytes,
+      headersBytes: 5000,
+      headerNameBytes: 255,
+      headerValueBytes: 1000,
+      keyBytes: 100,
+      nameBytes: 255,
+      partitions: 100,
+      batchBytes: 1_000_000,
+      batchRecords: 100_000,
+    },
+  }
+}

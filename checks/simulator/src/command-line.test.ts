@@ -1,0 +1,18 @@
+import assert from "node:assert/strict"
+import { test } from "node:test"
+import { parseCommand } from "./command-line.ts"
+
+test("the command says what to run", () => {
+  assert.deepEqual(parseCommand([]), { kind: "seeds", from: 1, count: 2000 })
+  assert.deepEqual(parseCommand(["--seeds", "5", "--from", "7"]), { kind: "seeds", from: 7, count: 5 })
+  assert.deepEqual(parseCommand(["--forever"]), { kind: "seeds", from: 1, count: Number.POSITIVE_INFINITY })
+  assert.deepEqual(parseCommand(["--seed", "9", "--trace"]), { kind: "seed", seed: 9, trace: true })
+  assert.deepEqual(parseCommand(["--mutants", "one", "two"]), { kind: "mutants", seeds: 3000, names: ["one", "two"] })
+})
+
+test("what it does not know is refused", () => {
+  assert.throws(() => parseCommand(["--seeds", "many"]), /--seeds many is not a whole number/)
+  assert.throws(() => parseCommand(["--seeds", "-1"]))
+  assert.throws(() => parseCommand(["--sead", "1"]), /sead/)
+  assert.throws(() => parseCommand(["5"]), /"5" is not an option/)
+})

@@ -1,0 +1,47 @@
+import { parseArgs } from "node:util"
+
+/** What the command was asked to do. */
+export type Command =
+  | { readonly kind: "seeds"; readonly from: number; readonly count: number }
+  | { readonly kind: "seed"; readonly seed: number; readonly trace: boolean }
+  | { readonly kind: "mutants"; readonly seeds: number; readonly names: readonly string[] }
+  | { readonly kind: "help" }
+
+export const usage: string = `npm run simulate -- [options]
+  --seeds N          that many seeds (2000 without an option)
+  --from N           the first of them (1)
+  --forever          seeds without an end, until one fails
+  --seed N [--trace] one seed again, with every event it consists of
+  --mutants [name …] breaks the core in one way after the other, each until a seed notices (within --seeds N, 3000)`
+
+/** @throws Error for options that are not known, or no numbers */
+export function parseCommand(args: readonly string[]): Command {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      seeds: { type: "string" },
+      from: { type: "string" },
+      forever: { type: "boolean" },
+      seed: { type: "string" },
+      trace: { type: "boolean" },
+      mutants: { type: "boolean" },
+      help: { type: "boolean" },
+    },
+  })
+  if (values.help) return { kind: "help" }
+  if (values.mutants) return { kind: "mutants", seeds: whole("seeds", values.seeds, 3000), names: positionals }
+  if (positionals.length > 0) throw new Error(`"${positionals[0]}" is not an option\n${usage}`)
+  if (values.seed !== undefined)
+    return { kind: "seed", seed: whole("seed", values.seed, 0), trace: values.trace ?? false }
+  const from = whole("from", values.from, 1)
+  if (values.forever) return { kind: "seeds", from, count: Number.POSITIVE_INFINITY }
+  return { kind: "seeds", from, count: whole("seeds", values.seeds, 2000) }
+}
+
+function whole(option: string, text: string | undefined, fallback: number): number {
+  if (text === undefined) return fallback
+  const value = Number(text)
+  if (Number.isSafeInteger(value) && value >= 0) return value
+  throw new Error(`--${option} ${text} is not a whole number from 0\n${usage}`)
+}
