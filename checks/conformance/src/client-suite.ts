@@ -1,21 +1,33 @@
 import { after, before, describe } from "node:test"
+import { backgroundChapter } from "./client/background.ts"
+import { backgroundFailuresChapter } from "./client/background-failures.ts"
 import { badInputChapter } from "./client/bad-input.ts"
+import { collectingChapter } from "./client/collecting.ts"
 import { consumingChapter } from "./client/consuming.ts"
+import { encryptionChapter } from "./client/encryption.ts"
 import { fieldFidelityChapter } from "./client/field-fidelity.ts"
 import { fieldOffsetsChapter } from "./client/field-offsets.ts"
 import { fieldOrderChapter } from "./client/field-order.ts"
 import { groupingChapter } from "./client/grouping.ts"
 import { handlesChapter } from "./client/handles.ts"
+import { observingChapter } from "./client/observing.ts"
 import { producingChapter } from "./client/producing.ts"
 import { readingChapter } from "./client/reading.ts"
+import { sendingFailuresChapter } from "./client/sending-failures.ts"
 import { type BackendUnderTest, ClientRig } from "./rig/client-rig.ts"
 
 const chapters: Readonly<Record<string, (rig: ClientRig) => void>> = {
   handles: handlesChapter,
   producing: producingChapter,
+  "sending-failures": sendingFailuresChapter,
+  background: backgroundChapter,
+  "background-failures": backgroundFailuresChapter,
+  collecting: collectingChapter,
+  observing: observingChapter,
   consuming: consumingChapter,
   grouping: groupingChapter,
   reading: readingChapter,
+  encryption: encryptionChapter,
   "field-order": fieldOrderChapter,
   "field-offsets": fieldOffsetsChapter,
   "field-fidelity": fieldFidelityChapter,

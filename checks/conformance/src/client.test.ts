@@ -23,5 +23,17 @@ clientConformance(
     isolated: "every client of memory: has a log of its own",
     cleanup: async () => {},
   },
-  { only: ["handles", "producing", "consuming", "grouping"] },
+  {
+    only: [
+      "handles",
+      "producing",
+      "sending-failures",
+      "background",
+      "background-failures",
+      "observing",
+      "consuming",
+      "grouping",
+      "encryption",
+    ],
+  },
 )

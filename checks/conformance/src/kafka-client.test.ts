@@ -6,6 +6,11 @@ const need = await serverNeed("kafka")
 if (need === undefined) {
   clientConformance("millrace over Kafka", {
     url: async () => (await sharedServer("kafka")).url,
+    tight: {
+      options: { native: { config: { "max.message.bytes": "2000" } } },
+      limitBytes: 2_000,
+      tooLargeBytes: 3_000,
+    },
     cleanup: async () => {},
   })
 } else {

@@ -6,6 +6,7 @@ const need = await serverNeed("nats")
 if (need === undefined) {
   clientConformance("millrace over NATS JetStream", {
     url: async () => (await sharedServer("nats")).url,
+    tight: { options: { native: { max_msg_size: 2_000 } }, limitBytes: 2_000, tooLargeBytes: 3_000 },
     cleanup: async () => {},
   })
 } else {

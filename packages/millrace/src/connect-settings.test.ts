@@ -1,6 +1,7 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
 import { InvalidError } from "@millrace/contract"
+import { encryptor } from "@millrace/core"
 import type { ConnectOptions } from "./connect-settings.ts"
 import { resolveSettings } from "./connect-settings.ts"
 
@@ -101,4 +102,12 @@ test("unknown options are refused with the list of the known ones", () => {
   refuses({ timeout: 5 }, {}, /unknown option "timeout": connect knows stream, connectTimeoutMs, .*signal/)
   refuses(null, {}, /are an object, not null/)
   refuses("file:./data", {}, /are an object, not string/)
+})
+
+test("an encryptor is passed on, and anything else in its place is refused before a connection is made", () => {
+  const mine = encryptor({ current: "k", keys: { k: new Uint8Array(32) } })
+  assert.equal(resolveSettings(url, { encryptor: mine }, {}).encryptor, mine)
+  for (const wrong of [false, null, "key", { current: "k" }]) {
+    assert.throws(() => resolveSettings(url, { encryptor: wrong as never }, {}), InvalidError)
+  }
 })

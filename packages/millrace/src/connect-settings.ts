@@ -1,5 +1,6 @@
 /** What a connection is made with: the argument, the environment and the defaults, joined and checked (seed 000 "Connect", table 1.14). */
 import { InvalidError } from "@millrace/contract"
+import { checkEncryptor, type Encryptor } from "@millrace/core"
 
 /** Options of `connect`. Each may come from the environment instead; given in both places, the two must be equal. */
 export interface ConnectOptions {
@@ -16,6 +17,8 @@ export interface ConnectOptions {
    * Environment: `MILLRACE_PUBLISH_RETRY_BACKOFF_MS`.
    */
   readonly publishRetryBackoffMs?: number
+  /** What payloads and headers are encrypted and decrypted with (`encryptor`), unless a producer or consumer says otherwise. Default: nothing. */
+  readonly encryptor?: Encryptor
   /** Ends the attempt to connect with a `CancelledError`. Once there is a client, it does nothing. */
   readonly signal?: AbortSignal
 }
@@ -28,6 +31,7 @@ export interface ConnectSettings {
   readonly publishTimeoutMs: number
   readonly publishRetries: number
   readonly publishRetryBackoffMs: number
+  readonly encryptor?: Encryptor
   readonly signal?: AbortSignal
 }
 
@@ -51,7 +55,7 @@ const numbers: Readonly<
   publishRetryBackoffMs: { variable: "MILLRACE_PUBLISH_RETRY_BACKOFF_MS", least: 1, fallback: 250 },
 }
 
-const known: readonly string[] = ["stream", ...Object.keys(numbers), "signal"]
+const known: readonly string[] = ["stream", ...Object.keys(numbers), "encryptor", "signal"]
 
 /**
  * Joins argument, environment and defaults.
@@ -72,6 +76,7 @@ export function resolveSettings(
     publishRetries: resolveNumber("publishRetries", options, environment),
     publishRetryBackoffMs: resolveNumber("publishRetryBackoffMs", options, environment),
     ...(stream === undefined ? {} : { stream }),
+    ...(options.encryptor === undefined ? {} : { encryptor: checkEncryptor("connect", options.encryptor) }),
     ...(options.signal === undefined ? {} : { signal: checkSignal(options.signal) }),
   }
 }

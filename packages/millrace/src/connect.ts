@@ -1,12 +1,15 @@
 import { env } from "node:process"
-import type { Client } from "@millrace/core"
-import { ConnectionWatch, openClient } from "@millrace/core"
+import type { ConnectTarget, Driver } from "@millrace/contract"
+import type { Client, ClientRuntime } from "@millrace/core"
+import { ConnectionWatch, openClient, readStatisticsSettings } from "@millrace/core"
 import { systemClock, systemRandom } from "@millrace/runtime"
 import type { ConnectOptions } from "./connect-settings.ts"
 import { resolveSettings } from "./connect-settings.ts"
 import { parseConnectionString } from "./connection-string.ts"
 import { findDriver, targetOf } from "./drivers.ts"
 import { openSession } from "./open-session.ts"
+import { openSpool } from "./open-spool.ts"
+import { loadOpenTelemetry, type MessagingSystem, openTelemetry } from "./open-telemetry.ts"
 
 /**
  * Connects to the backend that the connection string names: `file:./data` opens (and where need be creates) a log in that directory,
@@ -19,24 +22,62 @@ import { openSession } from "./open-session.ts"
 export async function connect(url?: string, options: ConnectOptions = {}): Promise<Client> {
   const settings = resolveSettings(url, options, env)
   const connection = parseConnectionString(settings.url)
-  const driver = await findDriver(connection).load()
+  const entry = findDriver(connection)
+  const driver = await entry.load()
+  const target = targetOf(connection, driver)
+  const observing = await observation(driver, target, entry.target === "servers")
   const watch = new ConnectionWatch()
-  const session = await openSession(driver, targetOf(connection, driver), {
+  const session = await openSession(driver, target, {
     timeoutMs: settings.connectTimeoutMs,
     clock: systemClock,
     onConnection: watch.notify,
     ...(settings.signal === undefined ? {} : { signal: settings.signal }),
   })
-  const { stream, publishTimeoutMs, publishRetries, publishRetryBackoffMs } = settings
-  const publish = { publishTimeoutMs, publishRetries, publishRetryBackoffMs }
+  const { stream, encryptor, publishTimeoutMs, publishRetries, publishRetryBackoffMs } = settings
+  const given = {
+    publishTimeoutMs,
+    publishRetries,
+    publishRetryBackoffMs,
+    ...(stream === undefined ? {} : { stream }),
+    ...(encryptor === undefined ? {} : { encryptor }),
+  }
   try {
-    return openClient(session, stream === undefined ? publish : { ...publish, stream }, {
+    return openClient(session, given, {
       clock: systemClock,
       random: systemRandom,
       connection: watch,
+      openSpool,
+      ...observing,
     })
   } catch (error) {
     await session.close()
     throw error
+  }
+}
+
+/** What the client tells others of its producers: statistics, as the environment has it, and spans and metrics where they are collected. */
+async function observation(
+  driver: Driver,
+  target: ConnectTarget,
+  isRemote: boolean,
+): Promise<Pick<ClientRuntime, "statistics" | "observe" | "telemetry">> {
+  const statistics = readStatisticsSettings({
+    intervalMs: env.MILLRACE_PRODUCER_TELEMETRY_INTERVAL_MS,
+    maxProducers: env.MILLRACE_PRODUCER_TELEMETRY_MAX_PRODUCERS,
+  })
+  const api = await loadOpenTelemetry()
+  const telemetry = api === undefined ? undefined : openTelemetry(api, messagingSystem(target, isRemote), systemClock)
+  return {
+    ...(statistics === undefined ? {} : { statistics }),
+    ...(isRemote ? { observe: (options) => openSession(driver, target, { ...options, clock: systemClock }) } : {}),
+    ...(telemetry === undefined ? {} : { telemetry }),
+  }
+}
+
+function messagingSystem({ scheme, hosts }: ConnectTarget, isRemote: boolean): MessagingSystem {
+  const [server, ...others] = hosts
+  return {
+    name: isRemote ? scheme : "millrace",
+    ...(server === undefined || others.length > 0 ? {} : { server }),
   }
 }

@@ -46,6 +46,30 @@ export function appendChapter(rig: Rig): void {
       assert.equal((await rig.watermarks(topic, 2)).end, 1n)
     })
 
+    test("what the manifest says that batches can be compressed with makes them smaller, and comes back as it was", async () => {
+      const { compression, inFlight } = rig.manifest.append
+      assert.ok(compression.includes("none"))
+      const topic = await rig.topic()
+      const drafts = numbered("the same text again and again, number ", 0, 200)
+      const sizes = new Map<string, number>()
+      for (const codec of compression) {
+        const limits = { records: 200, bytes: rig.manifest.limits.batchBytes, compression: codec }
+        const writer = rig.session.log.writer(topic, 0, limits)
+        for (const draft of drafts) assert.ok(writer.tryAppend(wire(draft)))
+        const batch = writer.seal({ id: rig.batchId(), timestampMicros: rig.now(), resend: false })
+        sizes.set(codec, batch.bytes)
+        const result = await rig.session.log.append(batch, {})
+        if (inFlight.offsets > 0) confirmed(result, BigInt(200 * (sizes.size - 1)))
+        batch.release()
+      }
+      const plain = sizes.get("none") as number
+      for (const [codec, size] of sizes) {
+        if (codec !== "none") assert.ok(size < plain / 2, `${codec} makes ${size} bytes of ${plain}`)
+      }
+      const seen = texts(await rig.readAll(topic, 0))
+      assert.deepEqual(seen, Array.from(compression, () => drafts).flat())
+    })
+
     test("two sessions that write at once interleave whole batches and lose none", async (t) => {
       if (rig.under.isolated !== undefined) return t.skip(rig.under.isolated)
       const topic = await rig.topic()

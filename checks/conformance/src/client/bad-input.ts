@@ -331,9 +331,9 @@ export function badInputChapter(rig: ClientRig): void {
         refusal: invalid("batchLength", "0"),
       },
       {
-        name: "a producer in the background",
-        call: (topic) => topic.producer({ background: true } as never),
-        refusal: invalid("background"),
+        name: "a background that is no object",
+        call: (topic) => topic.producer({ background: "yes" } as never),
+        refusal: invalid("background", "yes"),
       },
       {
         name: "a producer with negative retries",

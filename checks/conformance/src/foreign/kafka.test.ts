@@ -27,11 +27,9 @@ describe("Kafka across clients", { skip: need === undefined ? false : `needs kaf
   }
 
   test("Java reads what we write: absent and empty, headers in order, times", async () => {
-    for (const compression of ["none", "zstd"]) {
+    for (const compression of ["none", "gzip", "snappy", "lz4", "zstd"] as const) {
       const { topic, kafka } = await fresh(`ours-${compression}`)
-      const packed = await connect(`${url}?compression=${compression}`)
-      const same = packed.stream(topic.stream).topic(topic.name)
-      await same.producer().sendBatch([
+      await topic.producer({ compression }).sendBatch([
         { payload: encode("plain") },
         { payload: null, key: "k" },
         {
@@ -53,7 +51,6 @@ describe("Kafka across clients", { skip: need === undefined ? false : `needs kaf
         { payload: encode("dated"), timestampMicros: 1_000_000_000_123_000n },
         { payload: encode("z".repeat(10_000)) },
       ])
-      await packed.close()
       const read = await javaRead(url, kafka)
       assert.deepEqual(
         read.map(({ value }) => (value === null ? null : text(value).slice(0, 10))),
@@ -72,6 +69,22 @@ describe("Kafka across clients", { skip: need === undefined ? false : `needs kaf
       assert.equal(read[4]?.timeMs, 1_000_000_000_123n)
       assert.equal(read[5]?.value?.length, 10_000)
     }
+  })
+
+  test("Java reads what a connection compresses, and what its producers compress otherwise, direct and in the background", async () => {
+    const { topic, kafka } = await fresh("packed")
+    const packed = await connect(`${url}?compression=zstd`)
+    const same = packed.stream(topic.stream).topic(topic.name)
+    const payload = encode("a block of text. ".repeat(1_000))
+    await same.producer().send(payload)
+    await same.producer({ compression: "none" }).send(payload)
+    await same.producer({ compression: "lz4", background: true }).sendBatch([payload, payload])
+    await packed.close()
+    const read = await javaRead(url, kafka)
+    assert.deepEqual(
+      read.map(({ value }) => (value === null ? -1 : Buffer.compare(value, payload))),
+      [0, 0, 0, 0],
+    )
   })
 
   test("A-20: what Java writes is read, with every compression, in small and large batches", async () => {

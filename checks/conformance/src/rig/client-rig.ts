@@ -20,6 +20,8 @@ export interface BackendUnderTest {
   readonly isolated?: string
   /** Why keys go to other partitions than with Kafka's own client; absent where they go to the same. */
   readonly ownKeyHash?: string
+  /** How a topic is made that takes less in one record than the server does; absent where topics have no limit of their own. */
+  readonly tight?: { readonly options: TopicOptions; readonly limitBytes: number; readonly tooLargeBytes: number }
   /** Removes what `url` made. Called once, after every client is closed. */
   cleanup(): Promise<void>
 }
