@@ -43,12 +43,6 @@ export interface AccumulatorContext {
   readonly onGone: () => void
 }
 
-/** What a retired accumulator leaves behind of one partition. */
-export interface LeftBatches {
-  readonly partition: number
-  readonly batches: readonly PendingBatch[]
-}
-
 /**
  * Takes records of calls into the open batches of one incarnation of a topic, in the driver's final form, at once. Which partition a
  * record goes to is decided here; when a batch goes out is its sender's business.
@@ -64,7 +58,7 @@ export class Accumulator {
   /** The batch that records in balance go to until it is closed. */
   #sticky: PendingBatch | undefined
   #living = 0
-  #left: LeftBatches[] = []
+  #left: (readonly PendingBatch[])[] = []
   #goneError: MillraceError | undefined
   #retired: (() => void) | undefined
   /** Reused for every record of every call: a writer keeps no reference. */
@@ -227,21 +221,39 @@ export class Accumulator {
     for (const sender of touched) sender.closeBatch()
   }
 
-  /** Stops. Settles when nothing is in flight, with the batches that have not settled. */
-  retire(): Promise<{ readonly left: readonly LeftBatches[]; readonly error: MillraceError | undefined }> {
+  /** Stops. Settles when nothing is in flight, with what made it stop; what has not settled waits for `takeLeft`. */
+  retire(): Promise<MillraceError | undefined> {
     return new Promise((resolve) => {
-      this.#retired = () => {
-        this.#left.sort((a, b) => a.partition - b.partition)
-        resolve({ left: this.#left, error: this.#goneError })
-      }
+      this.#retired = () => resolve(this.#goneError)
       for (const sender of this.#senders) sender?.retire()
       if (this.#living === 0) this.#retired()
     })
   }
 
+  /**
+   * The batches that a retired accumulator has left behind, those of each partition in their order, and together in the order in which
+   * they were begun: a request must not come behind one that waits for it. They are the caller's from here on.
+   */
+  takeLeft(): PendingBatch[] {
+    const left = this.#left.map((batches) => [...batches].reverse())
+    this.#left = []
+    const ordered: PendingBatch[] = []
+    for (;;) {
+      let next: PendingBatch[] | undefined
+      for (const batches of left) {
+        const head = batches.at(-1)
+        if (head !== undefined && (next === undefined || head.isOlderThan(next.at(-1) as PendingBatch))) next = batches
+      }
+      if (next === undefined) return ordered
+      ordered.push(next.pop() as PendingBatch)
+    }
+  }
+
   /** Fails everything that has not settled. */
   abort(error: MillraceError): void {
     for (const sender of this.#senders) sender?.abort(error)
+    for (const batch of this.takeLeft()) batch.fail(error)
+    this.#retired?.()
   }
 
   /** −1: in balance. */
@@ -345,7 +357,7 @@ export class Accumulator {
   #takeBack(partition: number, batches: readonly PendingBatch[], error: MillraceError | undefined): void {
     this.#living--
     this.#senders[partition] = undefined
-    this.#left.push({ partition, batches })
+    this.#left.push(batches)
     this.#goneError ??= error
     if (this.#living === 0) this.#retired?.()
     if (this.#retired === undefined) this.#context.onGone()

@@ -142,7 +142,9 @@ export class BatchingProducer implements AsyncDisposable {
 
   /** At the deadline everything under way has failed by now: its records are told, rather than that it was late. */
   async #lastWords(late: MillraceError | undefined): Promise<void> {
-    const failure = joined(this.#kept, await this.#lastFlush)
+    // Read behind the wait: flushes of the timer that were under way keep their failures meanwhile.
+    const last = await this.#lastFlush
+    const failure = joined(this.#kept, last)
     this.#kept = undefined
     this.#queue[Symbol.dispose]()
     if (failure !== undefined) throw failure

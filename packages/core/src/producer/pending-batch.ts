@@ -94,6 +94,12 @@ export class PendingBatch implements SenderBatch, ObservableBatch {
     return this.#isDue
   }
 
+  /** Whether its first record was sent before the other's. */
+  isOlderThan(other: PendingBatch): boolean {
+    const first = (this.#calls[0] as Call).ordinal - (other.#calls[0] as Call).ordinal
+    return first === 0 ? (this.#indexes[0] as number) < (other.#indexes[0] as number) : first < 0
+  }
+
   get gate(): "open" | "held" | "dropped" {
     return this.chunk === undefined ? "open" : this.chunk.gate(this.partition)
   }

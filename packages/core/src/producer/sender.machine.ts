@@ -88,7 +88,7 @@ export class SenderMachine<B extends SenderBatch> {
 
   /** When a `timer` event is due; `undefined` while there is nothing to wait for. */
   get wakeAtMs(): number | undefined {
-    if (this.#phase === "resting") return this.#restUntilMs
+    if (this.#phase === "resting") return this.#queue.length === 0 ? undefined : this.#restUntilMs
     if (this.#inFlight === 0) return undefined
     let earliest = Number.POSITIVE_INFINITY
     let left = this.#inFlight
@@ -263,6 +263,7 @@ export class SenderMachine<B extends SenderBatch> {
     this.#queue.splice(at, 1)
     for (let i = 0; i < at; i++) (this.#queue[i] as Entry<B>).unknown = true
     commands.push({ kind: "confirm", batch: entry.batch, result, resent: entry.attempt > 1 })
+    if (this.#phase === "resting" && this.#queue.length === 0) this.#enter("ready")
   }
 
   #fail(entry: Entry<B>, error: MillraceError): void {
@@ -314,7 +315,8 @@ export class SenderMachine<B extends SenderBatch> {
       if (verdict === "rest") restMs = Math.max(restMs, this.#restBefore(entry.resends))
       entry.state = "queued"
       gap.keep(entry)
-      if (verdict === "split") commands.push({ kind: "split", entry })
+      // What is handed back at once is taken apart where it goes next.
+      if (verdict === "split" && !this.#retiring) commands.push({ kind: "split", entry })
     }
     this.#closeGap(gap)
     this.#restUntilMs = nowMs + restMs

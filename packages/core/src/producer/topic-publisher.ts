@@ -129,7 +129,13 @@ export class TopicPublisher {
   }
 
   async #open(): Promise<void> {
-    const description = await this.#attempt("preparing", () => this.#describeOrCreate())
+    let isAgain = false
+    const description = await this.#attempt("preparing", () => {
+      // An answer that did not come must not be waited for again.
+      if (isAgain) this.#context.client.topics.forget(this.#name)
+      isAgain = true
+      return this.#describeOrCreate()
+    })
     this.#creation = undefined
     this.#accumulator = this.#newAccumulator(description)
   }
@@ -161,19 +167,20 @@ export class TopicPublisher {
 
   /** Lets the old incarnation settle what is in flight, then takes the rest to the new one ahead of all that waits. */
   async #replace(old: Accumulator): Promise<void> {
-    const { left, error } = await old.retire()
+    const error = await old.retire()
     this.#context.identities?.spend()
     let next: Accumulator
     try {
       next = this.#newAccumulator(await this.#describeAgain())
     } catch (thrown) {
-      for (const { batches } of left) for (const batch of batches) batch.fail(millraceError(thrown))
+      for (const batch of old.takeLeft()) batch.fail(millraceError(thrown))
       throw thrown
     } finally {
       this.#leaving = undefined
     }
+    for (const batch of old.takeLeft()) this.#move(batch, { old, next, error })
+    // Not before: a part that fails makes room for a send, which must not go ahead of the parts behind it.
     this.#accumulator = next
-    for (const { batches } of left) for (const batch of batches) this.#move(batch, { old, next, error })
   }
 
   #move(
@@ -199,11 +206,15 @@ export class TopicPublisher {
 
   #admitWaiting(error: MillraceError | undefined): void {
     const accumulator = this.#accumulator
-    for (const call of this.#takeWaiting()) {
+    // One by one: a send that comes meanwhile, into the room of one that was refused, sees that others wait.
+    for (let left = this.#waiting.length; left > 0; left--) {
+      const call = this.#waiting[0] as Call
       if (accumulator === undefined || (error !== undefined && call.highestPartition >= accumulator.partitions)) {
         call.refuse(error as MillraceError)
       } else call.admit(accumulator)
+      this.#waiting.shift()
     }
+    if (this.#waiting.length > 0) this.#prepareQuietly()
   }
 
   #takeWaiting(): Call[] {
@@ -214,8 +225,10 @@ export class TopicPublisher {
 
   #describeAgain(): Promise<TopicDescription> {
     const { topics } = this.#context.client
-    topics.forget(this.#name)
-    return this.#attempt("describing", () => topics.describe(this.#name))
+    return this.#attempt("describing", () => {
+      topics.forget(this.#name)
+      return topics.describe(this.#name)
+    })
   }
 
   #attempt<T>(verb: string, request: () => Promise<T>): Promise<T> {
