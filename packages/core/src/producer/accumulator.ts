@@ -1,11 +1,10 @@
-import {
-  type Compression,
-  Headers,
-  type Manifest,
-  type MillraceError,
-  type PartitionLog,
-  type TopicDescription,
-  type WriterLimits,
+import type {
+  Compression,
+  Manifest,
+  MillraceError,
+  PartitionLog,
+  TopicDescription,
+  WriterLimits,
 } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
 import type { BatchObserver } from "../observe/batch-observer.ts"
@@ -15,9 +14,10 @@ import type { Call } from "./call.ts"
 import { Chunk } from "./chunk.ts"
 import type { DeliveryGroup } from "./delivery-group.ts"
 import type { IdentitySource } from "./identity-source.ts"
-import type { BatchPart, PendingBatch } from "./pending-batch.ts"
-import { outOfRange, type Partitioner, type Route, Router, routesItself } from "./routing.ts"
-import type { SendCall } from "./send-call.ts"
+import type { PendingBatch } from "./pending-batch.ts"
+import { outOfRange, type Partitioner, type Route, Router } from "./routing.ts"
+import { ScratchRecord } from "./scratch-record.ts"
+import { type SendCall, unconfirmedRecords } from "./send-call.ts"
 import { type Admission, millraceError, Sender, type SenderContext, shared } from "./sender.ts"
 import type { SenderSettings } from "./sender-command.ts"
 
@@ -196,29 +196,44 @@ export class Accumulator {
   }
 
   /**
-   * Takes a part of an earlier incarnation's batch, alone, to the partitions where its records belong here. Its call opens new parts.
-   * @throws InvalidError, before anything is taken, when the topic has no such partition any more
+   * Takes the records of an earlier incarnation's batch, in batches of their own, to the partitions where they belong here. Those whose
+   * partition is gone, or that are too large here, fail alone.
+   * @returns whether every record was taken
    */
-  appendPart(part: BatchPart, origin: { readonly batch: PendingBatch; readonly partitions: number }): void {
-    const { batch } = origin
-    const stays = origin.partitions === this.partitions
-    const targets = part.records.map((record) => {
-      const byKey = !stays && record.key !== null
-      const own = { ...record, partition: byKey ? -1 : batch.partition }
-      return this.checkedPartition(this.#router.partitionOf(own, part.call.route))
-    })
+  takeMoved(batch: PendingBatch, formerPartitions: number): boolean {
     const admission = { chunk: batch.chunk, resend: batch.resend, isMoved: true }
     const touched = new Set<Sender>()
-    for (const [i, record] of part.records.entries()) {
-      const sender = this.#sender(targets[i] as number)
-      if (!touched.has(sender)) {
-        sender.closeBatch()
-        sender.admit(admission)
+    let isWhole = true
+    for (const { call, index, records } of batch.takeParts()) {
+      // Whoever named no partition that is gone is not refused for one that the balance chose.
+      const isChosen = batch.partition >= this.partitions && call.highestPartition < this.partitions
+      const home = isChosen ? batch.partition % this.partitions : batch.partition
+      // Told when the others are in their new batches, so that the call settles with the last of them.
+      const failed: (() => void)[] = []
+      for (const [i, record] of records.entries()) {
+        try {
+          // A key leads elsewhere where there are more partitions, or fewer.
+          const partition = formerPartitions === this.partitions || record.key === null ? home : -1
+          const place = this.#router.partitionOf({ ...record, partition }, call.route)
+          const sender = this.#sender(this.checkedPartition(place))
+          if (!touched.has(sender)) {
+            sender.closeBatch()
+            sender.admit(admission)
+            touched.add(sender)
+          }
+          sender.append(record, call, index + i)
+        } catch (thrown) {
+          call.openPart()
+          const error = millraceError(thrown)
+          failed.push(() => call.failPart(index + i, unconfirmedRecords([record], batch.partition), error))
+        }
       }
-      touched.add(sender)
-      sender.append(record, part.call, part.index + i)
+      call.movePart()
+      for (const fail of failed) fail()
+      if (failed.length > 0) isWhole = false
     }
     for (const sender of touched) sender.closeBatch()
+    return isWhole
   }
 
   /** Stops. Settles when nothing is in flight, with what made it stop; what has not settled waits for `takeLeft`. */
@@ -374,38 +389,4 @@ interface Range {
   readonly to: number
   readonly partitions: Int32Array | number
   readonly admission: Admission
-}
-
-/** The one record that writers are handed, filled anew each time. */
-class ScratchRecord {
-  payload: Uint8Array | null = null
-  key: Uint8Array | null = null
-  headers: Headers = Headers.empty
-  id: bigint | undefined = undefined
-  timestampMicros: bigint | undefined = undefined
-
-  /** @param defaultKey The key of records that have no place of their own. */
-  fill(record: SendableRecord, defaultKey: Uint8Array | null): this {
-    if (record instanceof Uint8Array) {
-      this.payload = record
-      this.key = defaultKey
-      this.headers = Headers.empty
-      this.id = undefined
-      this.timestampMicros = undefined
-    } else {
-      this.payload = record.payload
-      this.key = routesItself(record) ? record.key : defaultKey
-      this.headers = record.headers
-      this.id = record.id
-      this.timestampMicros = record.timestampMicros
-    }
-    return this
-  }
-
-  /** Keeps no user's bytes alive. */
-  clear(): void {
-    this.payload = null
-    this.key = null
-    this.headers = Headers.empty
-  }
 }

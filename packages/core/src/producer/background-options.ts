@@ -17,7 +17,10 @@ export interface BackgroundOptions {
   readonly batchLength?: number
   /** A lane is flushed at this many bytes, and no request is larger. Default 1 MiB; 0: no such trigger. */
   readonly batchBytes?: number
-  /** A lane is flushed so long after a send found it empty, in ms. Default 1; 0: at once, with the other sends of the same turn. */
+  /**
+   * A lane is flushed so long after a send found it empty, in ms. Default 1; 0: at once, with the other sends of the same turn. Nothing
+   * lingers while a send waits for room.
+   */
   readonly lingerMs?: number
   /** Bytes that may be queued and under way together. Default 32 MiB; 0: no limit. A send above it is refused always. */
   readonly maxBufferBytes?: number
@@ -29,7 +32,7 @@ export interface BackgroundOptions {
   readonly blockTimeoutMs?: number
   /**
    * Takes what could not be delivered, one failure at a time; a promise is awaited. Without it, and when it throws, failures are kept
-   * for `shutdown()`, which then rejects with one `PublishFailedError`.
+   * for `shutdown()`, which then rejects with one `PublishFailedError`; so are those that it is too slow for at a shutdown's deadline.
    */
   readonly onError?: (error: PublishFailedError) => void | Promise<void>
   /**

@@ -5,7 +5,7 @@ import { sealAll, sealerOf, sealOne } from "../encryption/sealing.ts"
 import { diagnostics } from "../observe/diagnostics.ts"
 import { allCarryingActive, carryingActive } from "../observe/traced-records.ts"
 import { type OutgoingRecord, prepareRecord, type SendableRecord } from "../record/outgoing-record.ts"
-import { bufferBytesOf } from "../record/record-size.ts"
+import { bufferBytesOf, outgoingBytesOf } from "../record/record-size.ts"
 import type { BackgroundSettings } from "./background-options.ts"
 import { BufferBudget } from "./buffer-budget.ts"
 import type { SendResult } from "./confirmation.ts"
@@ -65,6 +65,9 @@ export class BackgroundProducer implements Producer {
       failureMode: background.failureMode,
       blockTimeoutMs: background.blockTimeoutMs,
       onFull: (outcome) => this.#tellFull(outcome),
+      onShort: () => {
+        for (const lane of this.#lanes) lane.flushSoon()
+      },
     })
     this.#publishers = Array.from(
       { length: background.shards },
@@ -276,7 +279,7 @@ export class BackgroundProducer implements Producer {
   }
 
   #settled(bytes: number, failure: PublishFailedError | undefined): void {
-    if (failure !== undefined) this.#failures.report(failure, bytes)
+    if (failure !== undefined) this.#failures.report(failure, heldBytesOf(failure))
     this.#budget.release(bytes)
   }
 
@@ -286,13 +289,32 @@ export class BackgroundProducer implements Producer {
     await this.#failures.finished()
   }
 
+  /** What the deadline has failed goes to `onError` as long as that answers at once. */
+  #toldInThisTurn(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.#client.clock.setTimer(0, resolve)
+      void this.#failures.finished().then(() => {
+        timer.cancel()
+        resolve()
+      })
+    })
+  }
+
   /** What no `onError` took, or else that not everything was delivered in time. */
   async #lastWords(late: TimeoutError | undefined): Promise<void> {
+    if (late !== undefined) await this.#toldInThisTurn()
     this.#failures.keepQueued()
     const kept = this.#failures.takeKept()
     if (kept !== undefined) throw kept
     if (late !== undefined) throw late
   }
+}
+
+/** What a failure holds: of a bulk that failed in part, only those records. */
+function heldBytesOf({ unconfirmed }: PublishFailedError): number {
+  let bytes = 0
+  for (const record of unconfirmed) bytes += outgoingBytesOf(record)
+  return bytes
 }
 
 /** The lane of a topic (FNV-1a of its names). */

@@ -467,7 +467,7 @@ test("shutdown tells at its deadline how many and which records were not deliver
   await assert.rejects(producer.send(bytes("late")), ClosedError)
   const error = await failure(run(clock, ending, 4000))
   assert.equal(error.outcome, "unknown")
-  assert.match(error.message, /5 records of 1 send had no confirmation 3000 ms/)
+  assert.match(error.message, /5 records of 5 sends had no confirmation 3000 ms/)
   assert.deepEqual(texts(error.unconfirmed), numbered(5))
   assert.equal(clock.timers, 0)
 })
@@ -483,7 +483,10 @@ test("sends that wait for room when the deadline passes are refused, and told to
   const ending = producer.shutdown({ timeoutMs: 1000 })
   ending.catch(() => {})
   await assert.rejects(run(clock, blocked), (error) => error instanceof TimeoutError && error.outcome === "rejected")
-  await assert.rejects(run(clock, ending), (error) => error instanceof TimeoutError && error.context.unconfirmedRecords === 1)
+  await assert.rejects(
+    run(clock, ending),
+    (error) => error instanceof TimeoutError && error.context.unconfirmedRecords === 1,
+  )
   assert.equal(told.length, 1)
   assert.equal(clock.timers, 0)
 })

@@ -15,6 +15,8 @@ export interface BudgetSettings {
   readonly blockTimeoutMs: number
   /** Told when something finds no room, before it waits or is refused. */
   readonly onFull?: (outcome: "waits" | "refused") => void
+  /** Told whenever somebody is left waiting for room, so that what holds it for the company of others lets it go. */
+  readonly onShort?: () => void
 }
 
 interface Waiter {
@@ -23,6 +25,8 @@ interface Waiter {
   readonly refuse: (error: MillraceError) => void
   timer: Timer | undefined
   readonly ordinal: number
+  older: Waiter | undefined
+  newer: Waiter | undefined
 }
 
 interface Mark {
@@ -38,7 +42,11 @@ export class BufferBudget {
   readonly #settings: BudgetSettings
   readonly #clock: Clock
   #usedBytes = 0
-  readonly #waiters = new Set<Waiter>()
+  #isAdmitting = false
+  /** The longest wait first. A list of links: a set whose first member leaves each time takes longer the more have left. */
+  #oldest: Waiter | undefined
+  #newest: Waiter | undefined
+  #waiting = 0
   #nextOrdinal = 0
   /** In the order of their ordinals. */
   readonly #marks: Mark[] = []
@@ -54,12 +62,12 @@ export class BufferBudget {
 
   /** Sends that wait for room. */
   get waiting(): number {
-    return this.#waiters.size
+    return this.#waiting
   }
 
   /** Takes room if there is some and nobody waits for it. */
   tryTake(bytes: number): boolean {
-    if (this.#waiters.size > 0 || !this.#fits(bytes)) return false
+    if (this.#waiting > 0 || !this.#fits(bytes)) return false
     this.#usedBytes += bytes
     return true
   }
@@ -96,6 +104,8 @@ export class BufferBudget {
         refuse: reject,
         timer: undefined,
         ordinal: this.#nextOrdinal++,
+        older: undefined,
+        newer: undefined,
       }
       if (failureMode === "blockWithTimeout") {
         waiter.timer = this.#clock.setTimer(blockTimeoutMs, () => {
@@ -106,20 +116,20 @@ export class BufferBudget {
           this.#admit()
         })
       }
-      this.#waiters.add(waiter)
+      this.#join(waiter)
       this.#admit()
-      if (this.#waiters.has(waiter)) onFull?.("waits")
+      if (this.#newest === waiter) onFull?.("waits")
     })
   }
 
   release(bytes: number): void {
     this.#usedBytes -= bytes
-    if (this.#waiters.size > 0) this.#admit()
+    if (this.#waiting > 0) this.#admit()
   }
 
   /** Settles when none of those that wait now waits any more. */
   entered(): Promise<void> {
-    if (this.#waiters.size === 0) return Promise.resolve()
+    if (this.#waiting === 0) return Promise.resolve()
     return new Promise((reached) => {
       this.#marks.push({ ordinal: this.#nextOrdinal, reached })
     })
@@ -127,7 +137,7 @@ export class BufferBudget {
 
   /** Sends those who wait away. */
   refuse(error: MillraceError): void {
-    for (const waiter of [...this.#waiters]) {
+    for (let waiter = this.#oldest; waiter !== undefined; waiter = this.#oldest) {
       this.#leave(waiter)
       waiter.refuse(error)
     }
@@ -138,20 +148,38 @@ export class BufferBudget {
     return limitBytes === 0 || this.#usedBytes + bytes <= limitBytes
   }
 
+  /** One after the other: who enters may settle what gives room back, and must be in before the next one enters. */
   #admit(): void {
-    for (const waiter of this.#waiters) {
-      if (!this.#fits(waiter.bytes)) return
+    if (this.#isAdmitting) return
+    this.#isAdmitting = true
+    for (let waiter = this.#oldest; waiter !== undefined; waiter = this.#oldest) {
+      if (!this.#fits(waiter.bytes)) break
       this.#usedBytes += waiter.bytes
       this.#leave(waiter)
       waiter.enter()
     }
+    this.#isAdmitting = false
+    if (this.#waiting > 0) this.#settings.onShort?.()
+  }
+
+  #join(waiter: Waiter): void {
+    waiter.older = this.#newest
+    if (this.#newest === undefined) this.#oldest = waiter
+    else this.#newest.newer = waiter
+    this.#newest = waiter
+    this.#waiting++
   }
 
   #leave(waiter: Waiter): void {
     waiter.timer?.cancel()
-    this.#waiters.delete(waiter)
+    const { older, newer } = waiter
+    if (older === undefined) this.#oldest = newer
+    else older.newer = newer
+    if (newer === undefined) this.#newest = older
+    else newer.older = older
+    this.#waiting--
     if (this.#marks.length === 0) return
-    const [oldest] = this.#waiters
+    const oldest = this.#oldest
     const passed = this.#marks.filter(({ ordinal }) => oldest === undefined || ordinal <= oldest.ordinal)
     this.#marks.splice(0, passed.length)
     for (const { reached } of passed) reached()

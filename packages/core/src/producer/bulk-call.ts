@@ -19,6 +19,7 @@ export type BulkSettled = (call: BulkCall, failure: PublishFailedError | undefin
 export class BulkCall extends Call {
   /** What its sends take of the producer's buffer. */
   bufferBytes = 0
+  #sends = 0
   #count = 0
   #payloadBytes = 0
   #highestPartition = -1
@@ -54,6 +55,16 @@ export class BulkCall extends Call {
   /** Whether its records wait for their topic. */
   get isWaiting(): boolean {
     return this.#held !== undefined
+  }
+
+  override get sends(): number {
+    return this.#sends
+  }
+
+  /** Every record of one more send is in it. @param bufferBytes What the send takes of the producer's buffer */
+  holds(bufferBytes: number): void {
+    this.#sends++
+    this.bufferBytes += bufferBytes
   }
 
   /** A record of it is in a batch. */

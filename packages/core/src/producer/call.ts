@@ -41,6 +41,11 @@ export abstract class Call {
   /** The highest partition that the call names, −1 without one. */
   abstract get highestPartition(): number
 
+  /** How many calls of a user it stands for. */
+  get sends(): number {
+    return 1
+  }
+
   /** What is lost when it fails: it stands for one call of a user, which fails as a whole, unless it says otherwise. */
   get loss(): Loss {
     return { calls: 1, records: this.count, payloadBytes: this.payloadBytes }

@@ -1,7 +1,7 @@
 import type { MillraceError, TopicName } from "@millrace/contract"
 import type { SendSpan } from "../observe/telemetry.ts"
 import type { OutgoingRecord, SendableRecord } from "../record/outgoing-record.ts"
-import { keyBytesOf, payloadBytesOf } from "../record/record-size.ts"
+import { heldRecord, keyBytesOf, payloadBytesOf } from "../record/record-size.ts"
 import type { Accumulator } from "./accumulator.ts"
 import type { BatchOutcome } from "./batch-outcome.ts"
 import { Call } from "./call.ts"
@@ -82,6 +82,11 @@ export class DeliveryCall extends Call implements DeliveryHandle {
   /** Keeps the record until its topic is ready. */
   hold(record: SendableRecord): void {
     this.#held = record
+  }
+
+  /** Its sender goes on: a record that still waits for its topic has bytes of its own from here on. */
+  keepOwnBytes(): void {
+    if (this.#held !== undefined) this.#held = heldRecord(this.#held)
   }
 
   admit(accumulator: Accumulator): void {

@@ -47,6 +47,10 @@ export class DeliveryGroup extends Call {
     return this.#count
   }
 
+  override get sends(): number {
+    return this.#count
+  }
+
   get payloadBytes(): number {
     return this.#payloadBytes
   }

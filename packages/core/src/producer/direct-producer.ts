@@ -92,6 +92,7 @@ export class DirectProducer implements Producer {
   async enqueue(record: OutgoingRecord): Promise<DeliveryHandle> {
     this.#end.assertOpen()
     const handle = this.#deliver(prepareRecord(record, this.#limits))
+    handle.keepOwnBytes()
     // Nobody else would hear of a failure: an unhandled one is the caller's, as of any send that is not awaited.
     void handle.delivery
     return handle

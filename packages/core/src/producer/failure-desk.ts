@@ -3,8 +3,11 @@ import { shown } from "../client/options.ts"
 import type { BackgroundOptions } from "./background-options.ts"
 import { joinedFailure, type PublishFailedError } from "./publish-failed.ts"
 
-/** Which desk a callback is called from, so that a shutdown inside it does not wait for itself. */
-const inside = new AsyncLocalStorage<FailureDesk>()
+/** Which call of a callback something is called from, so that a shutdown inside it does not wait for itself. */
+const inside = new AsyncLocalStorage<Reported>()
+
+/** So many that were taken are still in the queue at most. */
+const longestTail = 1024
 
 interface Reported {
   readonly failure: PublishFailedError
@@ -17,11 +20,15 @@ interface Reported {
  */
 export class FailureDesk {
   readonly #onError: BackgroundOptions["onError"]
-  readonly #queue: Reported[] = []
+  #queue: Reported[] = []
+  /** Which of the queue is next; those before it were taken. */
+  #next = 0
   readonly #kept: PublishFailedError[] = []
   readonly #troubles: unknown[] = []
   #bytes = 0
   #running: Promise<void> | undefined
+  /** What the callback has in hand. */
+  #current: Reported | undefined
   #free: (() => void) | undefined
   #isFreed = false
 
@@ -34,6 +41,7 @@ export class FailureDesk {
     return this.#bytes
   }
 
+  /** @param bytes What its records hold. */
   report(failure: PublishFailedError, bytes: number): void {
     this.#bytes += bytes
     if (this.#onError === undefined) {
@@ -46,6 +54,11 @@ export class FailureDesk {
 
   get isBusy(): boolean {
     return this.#running !== undefined
+  }
+
+  /** Whether this is asked from inside the callback. */
+  get isInside(): boolean {
+    return this.#current !== undefined && inside.getStore() === this.#current
   }
 
   /** Settles when every failure was taken or is kept, or when the callback itself waits for that. */
@@ -61,7 +74,7 @@ export class FailureDesk {
 
   /** Called from inside the callback: it is going to wait for what waits for it, and so is not waited for. What is queued is kept. */
   freeCaller(): void {
-    if (inside.getStore() !== this) return
+    if (!this.isInside) return
     this.#isFreed = true
     this.keepQueued()
     this.#free?.()
@@ -69,7 +82,7 @@ export class FailureDesk {
 
   /** No callback begins any more. */
   keepQueued(): void {
-    for (const { failure } of this.#queue.splice(0)) this.#kept.push(failure)
+    for (; this.#next < this.#queue.length; this.#next++) this.#kept.push((this.#queue[this.#next] as Reported).failure)
   }
 
   /** All that was kept, as one failure. */
@@ -82,17 +95,30 @@ export class FailureDesk {
   async #run(onError: NonNullable<BackgroundOptions["onError"]>): Promise<void> {
     // Out of the sender's turn: what the callback does must not run in the middle of a settlement.
     await Promise.resolve()
-    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
+    for (let next = this.#take(); next !== undefined; next = this.#take()) {
       const { failure, bytes } = next
+      this.#current = next
       try {
-        await inside.run(this, () => onError(failure))
+        await inside.run(next, () => onError(failure))
         this.#bytes -= bytes
       } catch (thrown) {
         this.#kept.push(failure)
         this.#troubles.push(thrown)
       }
     }
+    this.#current = undefined
     this.#running = undefined
+  }
+
+  /** The next of the queue. What was taken is let go in pieces: an array whose first member leaves each time is moved each time. */
+  #take(): Reported | undefined {
+    if (this.#next === this.#queue.length || this.#next >= longestTail) {
+      this.#queue = this.#queue.slice(this.#next)
+      this.#next = 0
+    }
+    const next = this.#queue[this.#next]
+    if (next !== undefined) this.#next++
+    return next
   }
 }
 

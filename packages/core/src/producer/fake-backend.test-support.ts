@@ -137,6 +137,8 @@ export class FakeBackend {
   recognisesIds: boolean = false
   failIdentify: (() => MillraceError | undefined) | undefined
   failDescribe: (() => MillraceError | undefined) | undefined
+  /** Awaited by each description. */
+  describing: (() => Promise<void>) | undefined
   #closed = false
   #incarnation = 0
   #producerId = 0n
@@ -244,6 +246,7 @@ export class FakeBackend {
   #catalog(): Catalog {
     const describeTopic = async (name: TopicName): Promise<TopicDescription> => {
       this.describes++
+      await this.describing?.()
       const error = this.failDescribe?.()
       if (error !== undefined) throw error
       return this.#topic(name).description

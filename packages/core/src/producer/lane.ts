@@ -1,7 +1,7 @@
 import type { MillraceError, TopicName } from "@millrace/contract"
 import type { Clock, Timer } from "@millrace/runtime"
 import type { SendableRecord } from "../record/outgoing-record.ts"
-import { keyBytesOf, payloadBytesOf } from "../record/record-size.ts"
+import { heldRecord, keyBytesOf, payloadBytesOf } from "../record/record-size.ts"
 import { BulkCall } from "./bulk-call.ts"
 import { type Delivery, DeliveryCall, type DeliverySettled } from "./delivery-call.ts"
 import { DeliveryGroup, type GroupSettled } from "./delivery-group.ts"
@@ -29,7 +29,8 @@ export interface Destination {
 
 /**
  * One way out of a background producer: sends go straight into the open batches of their partitions and linger there until the lane is
- * flushed, by count, bytes or time. A flush says that open batches may go; while none can, more sends join them.
+ * flushed, by count, bytes or time, or since others wait for their room. A flush says that open batches may go; while none can, more
+ * sends join them.
  */
 export class Lane {
   readonly #context: LaneContext
@@ -49,7 +50,7 @@ export class Lane {
   send(records: readonly SendableRecord[], to: Destination, bufferBytes: number): void {
     const bulk = this.#bulkFor(to)
     for (let i = 0; i < records.length; i++) this.#putOrRefuse(records[i] as SendableRecord, bulk)
-    bulk.bufferBytes += bufferBytes
+    bulk.holds(bufferBytes)
     this.#sent(bufferBytes)
   }
 
@@ -57,7 +58,7 @@ export class Lane {
   sendOne(record: SendableRecord, to: Destination, bufferBytes: number): void {
     const bulk = this.#bulkFor(to)
     this.#put(record, bulk)
-    bulk.bufferBytes += bufferBytes
+    bulk.holds(bufferBytes)
     this.#sent(bufferBytes)
   }
 
@@ -71,7 +72,8 @@ export class Lane {
     const accumulator = publisher.acceptor(to.name, call.highestPartition)
     if (accumulator === undefined) {
       this.#closeBulk()
-      call.hold(record)
+      // Its sender may go on before the topic is ready.
+      call.hold(heldRecord(record))
       publisher.take(call)
       publisher.dispatch(call)
     } else {
@@ -112,6 +114,16 @@ export class Lane {
     this.#context.publisher.release()
   }
 
+  /** What lingers goes out behind all sends of this turn. */
+  flushSoon(): void {
+    if (this.#isFlushDue || this.#sends === 0) return
+    this.#isFlushDue = true
+    queueMicrotask(() => {
+      this.#isFlushDue = false
+      this.flush()
+    })
+  }
+
   #putOrRefuse(record: SendableRecord, bulk: BulkCall): void {
     try {
       this.#put(record, bulk)
@@ -148,7 +160,8 @@ export class Lane {
 
   #bulkFor(to: Destination): BulkCall {
     const bulk = this.#bulk
-    if (bulk !== undefined && bulk.route === to.route && sameTopic(bulk.name, to.name)) return bulk
+    // One whose first record was refused is not begun, so that it would tell a wrong time.
+    if (bulk !== undefined && bulk.count > 0 && bulk.route === to.route && sameTopic(bulk.name, to.name)) return bulk
     this.#closeBulk()
     const owner = { nowMs: this.#context.clock.monotonicMs(), settled: this.#bulkSettled }
     this.#bulk = new BulkCall(to.name, to.route, owner)
@@ -166,18 +179,8 @@ export class Lane {
     this.#sends++
     this.#bytes += bufferBytes
     if (this.#sends >= batchLength || this.#bytes >= batchBytes) this.flush()
-    else if (lingerMs === 0) this.#flushSoon()
+    else if (lingerMs === 0) this.flushSoon()
     else this.#timer ??= clock.setTimer(lingerMs, this.#lingered)
-  }
-
-  /** Behind all sends of this turn. */
-  #flushSoon(): void {
-    if (this.#isFlushDue) return
-    this.#isFlushDue = true
-    queueMicrotask(() => {
-      this.#isFlushDue = false
-      this.flush()
-    })
   }
 
   readonly #lingered = (): void => {

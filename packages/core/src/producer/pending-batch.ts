@@ -45,6 +45,8 @@ export class PendingBatch implements SenderBatch, ObservableBatch {
   /** It holds records that were meant for an earlier incarnation of the topic. */
   readonly isMoved: boolean
   attempt = 0
+  /** It was handed back, and may be stored. */
+  isUnknown = false
   firstSentMs = 0
   lastError: MillraceError | undefined = undefined
   observed: ObservedBatch | undefined = undefined

@@ -71,7 +71,7 @@ export interface Producer extends AsyncDisposable {
   /**
    * Sends one record, and settles with where it was stored. The way of a background producer to hear of single records; what fails
    * rejects here and goes nowhere else.
-   * @throws as a direct `send`
+   * @throws as `enqueue` before the record is accepted; PublishFailedError with the record and the cause from then on
    */
   sendAndConfirm(payload: Uint8Array | null, options?: SendOptions): Promise<Delivery>
   /**

@@ -67,5 +67,13 @@ export type SenderCommand<B extends SenderBatch> =
   | { readonly kind: "split"; readonly entry: Entry<B> }
   /** Absent: the first identity. `renew`: the one that must not be used any more, by its next epoch or a fresh one. */
   | { readonly kind: "identify"; readonly renew: { readonly identity: Identity; readonly fenced: boolean } | undefined }
-  /** The end of this machine: the topic is another one now. Batches in order, none of them stored in the new one. */
-  | { readonly kind: "handBack"; readonly batches: readonly B[]; readonly error: MillraceError | undefined }
+  /**
+   * The end of this machine: the topic is another one now. Batches in order, none of them stored in the new one; `unknown`: those that
+   * may be stored all the same where it turns out to be the old one.
+   */
+  | {
+      readonly kind: "handBack"
+      readonly batches: readonly B[]
+      readonly unknown: readonly B[]
+      readonly error: MillraceError | undefined
+    }

@@ -401,10 +401,11 @@ export class SenderMachine<B extends SenderBatch> {
 
   #handBack(error: MillraceError | undefined, commands: SenderCommand<B>[]): void {
     const batches = this.#queue.map((entry) => entry.batch)
+    const unknown = this.#queue.filter((entry) => entry.unknown).map((entry) => entry.batch)
     for (const entry of this.#queue) entry.state = "settled"
     this.#queue = []
     this.#enter("ended")
-    commands.push({ kind: "handBack", batches, error })
+    commands.push({ kind: "handBack", batches, unknown, error })
   }
 
   #enter(phase: Phase): void {

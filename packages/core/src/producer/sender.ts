@@ -232,6 +232,7 @@ export class Sender implements IdentityUser {
           this.#open = undefined
           for (const batch of command.batches) this.#context.observer.replaced(batch, noBatches)
           for (const batch of command.batches) this.#context.journal?.voided(batch)
+          for (const batch of command.unknown) batch.isUnknown = true
           this.#context.onHandBack(this.partition, command.batches, command.error)
           break
       }

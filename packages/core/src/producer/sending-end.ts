@@ -81,10 +81,10 @@ export class SendingEnd {
   #drain(timeoutMs: number): Promise<TimeoutError | undefined> {
     return new Promise((resolve, reject) => {
       const timer = this.#client.clock.setTimer(timeoutMs, () => resolve(this.#giveUp(timeoutMs)))
-      this.#parts.flush().then(() => {
-        timer.cancel()
-        resolve(undefined)
-      }, reject)
+      this.#parts
+        .flush()
+        .finally(() => timer.cancel())
+        .then(() => resolve(undefined), reject)
     })
   }
 
@@ -93,8 +93,10 @@ export class SendingEnd {
     let sends = 0
     let records = 0
     for (const { unsettled } of publishers) {
-      sends += unsettled.size
-      for (const call of unsettled) records += call.count
+      for (const call of unsettled) {
+        sends += call.sends
+        records += call.count
+      }
     }
     const unconfirmed = `${counted(records, "record")} of ${counted(sends, "send")} had no confirmation`
     const other = this.#parts.waitsFor?.()

@@ -1,7 +1,7 @@
 import {
   type Compression,
   type Manifest,
-  type MillraceError,
+  MillraceError,
   NotFoundError,
   type TopicDescription,
   type TopicName,
@@ -17,7 +17,6 @@ import type { Call } from "./call.ts"
 import type { IdentitySource } from "./identity-source.ts"
 import type { PendingBatch } from "./pending-batch.ts"
 import type { Partitioner } from "./routing.ts"
-import { unconfirmedRecords } from "./send-call.ts"
 import { millraceError } from "./sender.ts"
 import type { SenderSettings } from "./sender-command.ts"
 import { trustedMs } from "./trusted-window.ts"
@@ -55,7 +54,8 @@ export class TopicPublisher {
   #preparing: Promise<void> | undefined
   #creation: Creation | undefined
   #waiting: Call[] = []
-  #isEnded = false
+  /** Why nothing is sent any more. */
+  #ended: MillraceError | undefined
 
   constructor(name: TopicName, context: TopicPublisherContext) {
     this.#name = name
@@ -69,8 +69,8 @@ export class TopicPublisher {
   }
 
   submit(call: Call): void {
-    const accumulator = this.#accumulator
-    if (accumulator !== undefined && this.#waiting.length === 0 && call.highestPartition < accumulator.partitions) {
+    const accumulator = this.acceptor(call.highestPartition)
+    if (accumulator !== undefined) {
       call.admit(accumulator)
       return
     }
@@ -93,7 +93,7 @@ export class TopicPublisher {
 
   /** Fails everything that has not settled. */
   abort(error: MillraceError): void {
-    this.#isEnded = true
+    this.#ended = error
     for (const call of this.#takeWaiting()) call.refuse(error)
     this.#accumulator?.abort(error)
     this.#leaving?.abort(error)
@@ -118,9 +118,11 @@ export class TopicPublisher {
   }
 
   #prepared(error: MillraceError | undefined): void {
-    this.#preparing = undefined
     if (this.#accumulator !== undefined || error !== undefined) this.#admitWaiting(error)
-    if (this.#leaving !== undefined && !this.#isEnded) this.#prepareQuietly()
+    this.#preparing = undefined
+    const isReplaced = this.#leaving !== undefined && this.#ended === undefined
+    // Those who came into the room of refused calls have not been tried.
+    if (isReplaced || this.#waiting.length > 0) this.#prepareQuietly()
   }
 
   #bring(): Promise<void> {
@@ -159,7 +161,7 @@ export class TopicPublisher {
 
   /** The topic is gone, or another one. */
   #gone(accumulator: Accumulator): void {
-    if (this.#accumulator !== accumulator || this.#isEnded) return
+    if (this.#accumulator !== accumulator || this.#ended !== undefined) return
     this.#accumulator = undefined
     this.#leaving = accumulator
     this.#prepareQuietly()
@@ -167,10 +169,12 @@ export class TopicPublisher {
 
   /** Lets the old incarnation settle what is in flight, then takes the rest to the new one ahead of all that waits. */
   async #replace(old: Accumulator): Promise<void> {
-    const error = await old.retire()
-    this.#context.identities?.spend()
+    let error: MillraceError | undefined
     let next: Accumulator
     try {
+      error = await old.retire()
+      if (this.#ended !== undefined) throw this.#ended
+      this.#context.identities?.spend()
       next = this.#newAccumulator(await this.#describeAgain())
     } catch (thrown) {
       for (const batch of old.takeLeft()) batch.fail(millraceError(thrown))
@@ -191,30 +195,26 @@ export class TopicPublisher {
       batch.fail(to.error ?? this.#replacedTwice())
       return
     }
-    let failed = false
-    for (const part of batch.takeParts()) {
-      try {
-        to.next.appendPart(part, { batch, partitions: to.old.partitions })
-        part.call.movePart()
-      } catch (thrown) {
-        failed = true
-        part.call.failPart(part.index, unconfirmedRecords(part.records, batch.partition), millraceError(thrown))
-      }
+    if (batch.isUnknown && to.old.description.lineage === to.next.description.lineage && !this.#mayGoAgain(batch)) {
+      batch.fail(this.#goneForAMoment(to.error))
+      return
     }
-    batch.chunk?.settled(failed)
+    const isWhole = to.next.takeMoved(batch, to.old.partitions)
+    batch.chunk?.settled(!isWhole)
   }
 
   #admitWaiting(error: MillraceError | undefined): void {
     const accumulator = this.#accumulator
-    // One by one: a send that comes meanwhile, into the room of one that was refused, sees that others wait.
-    for (let left = this.#waiting.length; left > 0; left--) {
-      const call = this.#waiting[0] as Call
-      if (accumulator === undefined || (error !== undefined && call.highestPartition >= accumulator.partitions)) {
-        call.refuse(error as MillraceError)
-      } else call.admit(accumulator)
-      this.#waiting.shift()
+    if (accumulator === undefined) {
+      for (const call of this.#takeWaiting()) call.refuse(error as MillraceError)
+      return
     }
-    if (this.#waiting.length > 0) this.#prepareQuietly()
+    // A send that comes meanwhile, into the room of one that was refused, sees that others wait, and is the last of them.
+    for (const call of this.#waiting) {
+      if (error !== undefined && call.highestPartition >= accumulator.partitions) call.refuse(error)
+      else call.admit(accumulator)
+    }
+    this.#waiting = []
   }
 
   #takeWaiting(): Call[] {
@@ -276,6 +276,26 @@ export class TopicPublisher {
 
   get #manifest(): Manifest {
     return this.#context.client.session.manifest
+  }
+
+  /**
+   * Whether a batch that may be stored can go out anew, as another one, to the topic that it was meant for: its records are recognised
+   * by their ids, or may be stored twice.
+   */
+  #mayGoAgain(batch: PendingBatch): boolean {
+    const { settings, onDoubt } = this.#context
+    if (this.#manifest.append.dedup === "idWindow") return settings.onUnknown === "resend"
+    if (settings.onExpired === "resend") {
+      onDoubt?.(batch.count)
+      return true
+    }
+    return settings.onUnknown === "resend" && !settings.sequenced
+  }
+
+  #goneForAMoment(cause: MillraceError | undefined): MillraceError {
+    const topic = topicText(this.#name)
+    const message = `topic "${topic}" was not found for a moment: an earlier attempt may have stored the records, and a resend could not be recognised`
+    return new MillraceError("not-found", message, { outcome: "unknown", cause })
   }
 
   #replacedTwice(): NotFoundError {

@@ -1,5 +1,6 @@
+import { Headers } from "@millrace/contract"
 import type { Route } from "../producer/routing.ts"
-import type { SendableRecord } from "./outgoing-record.ts"
+import type { OutgoingRecord, SendableRecord } from "./outgoing-record.ts"
 
 /** What a record of nothing takes of a buffer: headers and bookkeeping of the wire forms stay below it. */
 const overheadBytes = 32
@@ -9,6 +10,13 @@ export function bufferBytesOf(record: SendableRecord): number {
   if (record instanceof Uint8Array) return record.length + overheadBytes
   let bytes = overheadBytes + payloadBytesOf(record) + (record.key === null ? 0 : record.key.length)
   if (record.headers.size > 0) for (const [name, value] of record.headers) bytes += name.length + value.bytes.length
+  return bytes
+}
+
+/** The same of a record as a failure gives it back. */
+export function outgoingBytesOf({ payload, key, headers }: OutgoingRecord): number {
+  let bytes = overheadBytes + (payload?.length ?? 0) + (key?.length ?? 0)
+  if (headers instanceof Headers) for (const [name, value] of headers) bytes += name.length + value.bytes.length
   return bytes
 }
 
