@@ -1,27 +1,16 @@
-import { BufferFullError, type Manifest, type TimeoutError, type TopicName } from "@millrace/contract"
+import { BufferFullError, type TimeoutError, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
-import type { RecordSealer } from "../encryption/encryptor.ts"
-import { sealAll, sealerOf, sealOne } from "../encryption/sealing.ts"
 import { diagnostics } from "../observe/diagnostics.ts"
 import { allCarryingActive, carryingActive } from "../observe/traced-records.ts"
-import { type OutgoingRecord, prepareRecord, type SendableRecord } from "../record/outgoing-record.ts"
+import type { SendableRecord } from "../record/outgoing-record.ts"
 import { bufferBytesOf, outgoingBytesOf } from "../record/record-size.ts"
 import type { BackgroundSettings } from "./background-options.ts"
 import { BufferBudget } from "./buffer-budget.ts"
+import { CheckedProducer } from "./checked-producer.ts"
 import type { SendResult } from "./confirmation.ts"
-import type { Delivery, DeliveryCall, DeliveryHandle } from "./delivery-call.ts"
+import type { Delivery, DeliveryHandle } from "./delivery-call.ts"
 import { FailureDesk } from "./failure-desk.ts"
 import { type Destination, Lane } from "./lane.ts"
-import { PooledBatch, type PooledContent, sendPooled } from "./pooled-batch.ts"
-import {
-  nameOf,
-  type Producer,
-  preparedBatch,
-  preparedSend,
-  type SendBatchOptions,
-  type SendOptions,
-  type TopicRef,
-} from "./producer.ts"
 import type { ProducerSettings } from "./producer-options.ts"
 import type { PublishFailedError } from "./publish-failed.ts"
 import { Publisher } from "./publisher.ts"
@@ -33,12 +22,8 @@ const accepted: SendResult = Object.freeze({ confirmations: Object.freeze([]) })
 const acceptedSend: Promise<SendResult> = Promise.resolve(accepted)
 
 /** Queues sends within a budget of bytes and writes them from lanes (seed 000, "Background producers"). */
-export class BackgroundProducer implements Producer {
-  readonly #client: ClientContext
-  readonly #to: Destination
+export class BackgroundProducer extends CheckedProducer {
   readonly #settings: BackgroundSettings
-  readonly #limits: Manifest["limits"]
-  readonly #sealer: RecordSealer | undefined
   readonly #statistics: StatisticsCounter
   readonly #publishers: readonly Publisher[]
   readonly #lanes: readonly Lane[]
@@ -49,13 +34,10 @@ export class BackgroundProducer implements Producer {
   #nextLane = 0
 
   constructor(client: ClientContext, name: TopicName, settings: ProducerSettings & { background: BackgroundSettings }) {
-    const { publisher, route, background } = settings
-    this.#client = client
+    super(client, { name, route: settings.route }, settings)
+    const { publisher, background } = settings
     this.#owner = publisher.owner
-    this.#to = { name, route }
     this.#settings = background
-    this.#limits = client.session.manifest.limits
-    this.#sealer = sealerOf(client, settings.encryptor)
     this.#statistics = new StatisticsCounter(client.clock)
     this.#failures = new FailureDesk(background.onError)
     this.#budget = new BufferBudget(client.clock, {
@@ -97,52 +79,7 @@ export class BackgroundProducer implements Producer {
 
   async init(): Promise<void> {
     this.#end.assertOpen()
-    await Promise.all(this.#publishers.map((publisher) => publisher.ready(this.#to.name)))
-  }
-
-  send(what: Uint8Array | null | PooledBatch, options?: SendOptions): Promise<SendResult> {
-    return what instanceof PooledBatch ? this.sendBatch(what, options) : this.#send(this.#to, what, options)
-  }
-
-  sendTo(topic: TopicRef, payload: Uint8Array | null, options?: SendOptions): Promise<SendResult> {
-    try {
-      const name = nameOf(topic, this.#client.session.manifest)
-      return this.#send({ name, route: this.#to.route }, payload, options)
-    } catch (error) {
-      return Promise.reject(error)
-    }
-  }
-
-  sendBatch(
-    batch: readonly (Uint8Array | OutgoingRecord)[] | PooledBatch,
-    options?: SendBatchOptions,
-  ): Promise<SendResult> {
-    if (batch instanceof PooledBatch) return sendPooled(batch, (content) => this.#sendBatch(content, options))
-    return this.#sendBatch(batch, options)
-  }
-
-  sendAndConfirm(payload: Uint8Array | null, options?: SendOptions): Promise<Delivery> {
-    try {
-      this.#end.assertOpen()
-      const { name } = this.#to
-      const sealed = sealOne(this.#sealer, name, preparedSend(payload, options, this.#limits))
-      const record = carryingActive(this.#client.telemetry, sealed, this.#limits)
-      const bytes = bufferBytesOf(record)
-      if (!this.#tryTake(bytes)) return this.#later(bytes, () => this.#laneOf(name).confirm(record, this.#to, bytes))
-      try {
-        return this.#laneOf(name).confirm(record, this.#to, bytes)
-      } catch (error) {
-        this.#budget.release(bytes)
-        throw error
-      }
-    } catch (error) {
-      return Promise.reject(error)
-    }
-  }
-
-  async enqueue(record: OutgoingRecord): Promise<DeliveryHandle> {
-    this.#end.assertOpen()
-    return await this.#deliver(prepareRecord(record, this.#limits))
+    await Promise.all(this.#publishers.map((publisher) => publisher.ready(this.to.name)))
   }
 
   async flush(): Promise<void> {
@@ -151,57 +88,54 @@ export class BackgroundProducer implements Producer {
     await Promise.all(this.#publishers.map((publisher) => publisher.flush()))
   }
 
-  waitUntilAllSends(): Promise<void> {
-    return this.flush()
-  }
-
   async shutdown(options?: ShutdownOptions): Promise<void> {
     const ended = this.#end.begin(options, (late) => this.#lastWords(late))
     this.#failures.freeCaller()
     await ended
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.shutdown()
+  protected assertTaking(): void {
+    this.#end.assertOpen()
   }
 
-  #sendBatch(
-    batch: readonly (Uint8Array | OutgoingRecord)[] | PooledContent,
-    options: SendBatchOptions | undefined,
-  ): Promise<SendResult> {
+  protected take(record: SendableRecord, to: Destination): Promise<SendResult> {
+    const carrying = carryingActive(this.client.telemetry, record, this.limits)
+    const bytes = bufferBytesOf(carrying)
+    if (!this.#tryTake(bytes)) return this.#accept(bytes, () => this.#laneOf(to.name).sendOne(carrying, to, bytes))
     try {
-      this.#end.assertOpen()
-      const prepared = preparedBatch(batch, options, { route: this.#to.route, limits: this.#limits })
-      const { route } = prepared
-      const sealed = sealAll(this.#sealer, this.#to.name, prepared.records)
-      const records = allCarryingActive(this.#client.telemetry, sealed, this.#limits)
-      if (records.length === 0) return acceptedSend
-      let bytes = 0
-      for (const record of records) bytes += bufferBytesOf(record)
-      const to = { name: this.#to.name, route }
-      return this.#accept(bytes, () => this.#laneOf(to.name).send(records, to, bytes))
+      this.#laneOf(to.name).sendOne(carrying, to, bytes)
     } catch (error) {
-      return Promise.reject(error)
+      this.#budget.release(bytes)
+      throw error
+    }
+    return acceptedSend
+  }
+
+  protected takeAll(records: readonly SendableRecord[], to: Destination): Promise<SendResult> {
+    if (records.length === 0) return acceptedSend
+    const carrying = allCarryingActive(this.client.telemetry, records, this.limits)
+    let bytes = 0
+    for (const record of carrying) bytes += bufferBytesOf(record)
+    return this.#accept(bytes, () => this.#laneOf(to.name).send(carrying, to, bytes))
+  }
+
+  protected confirm(record: SendableRecord): Promise<Delivery> {
+    const carrying = carryingActive(this.client.telemetry, record, this.limits)
+    const bytes = bufferBytesOf(carrying)
+    const { name } = this.to
+    if (!this.#tryTake(bytes)) return this.#later(bytes, () => this.#laneOf(name).confirm(carrying, this.to, bytes))
+    try {
+      return this.#laneOf(name).confirm(carrying, this.to, bytes)
+    } catch (error) {
+      this.#budget.release(bytes)
+      throw error
     }
   }
 
-  #send(to: Destination, payload: Uint8Array | null, options: SendOptions | undefined): Promise<SendResult> {
-    try {
-      this.#end.assertOpen()
-      const sealed = sealOne(this.#sealer, to.name, preparedSend(payload, options, this.#limits))
-      const record = carryingActive(this.#client.telemetry, sealed, this.#limits)
-      const bytes = bufferBytesOf(record)
-      if (!this.#tryTake(bytes)) return this.#accept(bytes, () => this.#laneOf(to.name).sendOne(record, to, bytes))
-      try {
-        this.#laneOf(to.name).sendOne(record, to, bytes)
-      } catch (error) {
-        this.#budget.release(bytes)
-        throw error
-      }
-      return acceptedSend
-    } catch (error) {
-      return Promise.reject(error)
-    }
+  protected async accept(record: SendableRecord): Promise<DeliveryHandle> {
+    const carrying = carryingActive(this.client.telemetry, record, this.limits)
+    const bytes = bufferBytesOf(carrying)
+    return await this.#later(bytes, () => this.#laneOf(this.to.name).deliver(carrying, this.to, bytes))
   }
 
   #tryTake(bytes: number): boolean {
@@ -209,7 +143,7 @@ export class BackgroundProducer implements Producer {
     return this.#budget.tryTake(bytes)
   }
 
-  /** Takes room, now or when there is some, and lets the send in. */
+  /** Lets a send in when there is room. */
   #accept(bytes: number, enter: () => void): Promise<SendResult> {
     return this.#later(bytes, () => {
       enter()
@@ -217,25 +151,10 @@ export class BackgroundProducer implements Producer {
     })
   }
 
-  /** Lets a send in when there is room, and answers what came of that. */
+  /** The same, and answers what came of that. */
   #later<T>(bytes: number, enter: () => T | Promise<T>): Promise<T> {
     if (this.#failures.bytes > 0) this.#refuseBehindFailures()
     return this.#budget.take(bytes, enter)
-  }
-
-  /** At once where there is room. */
-  #deliver(prepared: SendableRecord): DeliveryCall | Promise<DeliveryCall> {
-    const sealed = sealOne(this.#sealer, this.#to.name, prepared)
-    const record = carryingActive(this.#client.telemetry, sealed, this.#limits)
-    const bytes = bufferBytesOf(record)
-    const { name } = this.#to
-    if (!this.#tryTake(bytes)) return this.#later(bytes, () => this.#laneOf(name).deliver(record, this.#to, bytes))
-    try {
-      return this.#laneOf(name).deliver(record, this.#to, bytes)
-    } catch (error) {
-      this.#budget.release(bytes)
-      throw error
-    }
   }
 
   /** Failures that nobody has taken hold memory beside the buffer: above its size no more is accepted until somebody does. */
@@ -252,7 +171,7 @@ export class BackgroundProducer implements Producer {
   #tellFull(outcome: "waits" | "refused"): void {
     const backpressure = diagnostics["producer.backpressure"]
     if (!backpressure.hasSubscribers) return
-    const { stream, topic } = this.#to.name
+    const { stream, topic } = this.to.name
     const { maxBufferBytes } = this.#settings
     backpressure.publish({ stream, topic, outcome, bufferedBytes: this.#budget.usedBytes, maxBufferBytes })
   }
@@ -269,7 +188,7 @@ export class BackgroundProducer implements Producer {
     const { batchLength, batchBytes, lingerMs } = this.#settings
     return new Lane({
       publisher,
-      clock: this.#client.clock,
+      clock: this.client.clock,
       statistics: this.#statistics,
       batchLength,
       batchBytes,
@@ -292,7 +211,7 @@ export class BackgroundProducer implements Producer {
   /** What the deadline has failed goes to `onError` as long as that answers at once. */
   #toldInThisTurn(): Promise<void> {
     return new Promise((resolve) => {
-      const timer = this.#client.clock.setTimer(0, resolve)
+      const timer = this.client.clock.setTimer(0, resolve)
       void this.#failures.finished().then(() => {
         timer.cancel()
         resolve()

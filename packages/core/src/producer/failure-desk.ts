@@ -85,11 +85,12 @@ export class FailureDesk {
     for (; this.#next < this.#queue.length; this.#next++) this.#kept.push((this.#queue[this.#next] as Reported).failure)
   }
 
-  /** All that was kept, as one failure. */
-  takeKept(): PublishFailedError | undefined {
-    if (this.#kept.length === 0) return undefined
+  /** All that was kept, as one failure. @param isTold Which of it is to be told; default all. */
+  takeKept(isTold: (failure: PublishFailedError) => boolean = () => true): PublishFailedError | undefined {
+    const kept = this.#kept.splice(0).filter(isTold)
+    if (kept.length === 0) return undefined
     const note = this.#troubles.length === 0 ? "" : ` (onError failed: ${messageOf(this.#troubles[0])})`
-    return joinedFailure(this.#kept.splice(0), note)
+    return joinedFailure(kept, note)
   }
 
   async #run(onError: NonNullable<BackgroundOptions["onError"]>): Promise<void> {

@@ -13,7 +13,7 @@ import { BatchOutcome } from "./batch-outcome.ts"
 import type { Call } from "./call.ts"
 import type { Chunk } from "./chunk.ts"
 import { unconfirmedRecords } from "./send-call.ts"
-import type { SenderBatch } from "./sender-entry.ts"
+import { doubted, type SenderBatch } from "./sender-entry.ts"
 
 /** The records of one call within a batch. */
 export interface BatchPart {
@@ -44,6 +44,7 @@ export class PendingBatch implements SenderBatch, ObservableBatch {
   readonly resend: boolean
   /** It holds records that were meant for an earlier incarnation of the topic. */
   readonly isMoved: boolean
+  mayBeStored = false
   attempt = 0
   /** It was handed back, and may be stored. */
   isUnknown = false
@@ -163,7 +164,8 @@ export class PendingBatch implements SenderBatch, ObservableBatch {
   }
 
   /** Gives every part back to its call. */
-  fail(error: MillraceError): void {
+  fail(thrown: MillraceError): void {
+    const error = this.mayBeStored ? doubted(thrown) : thrown
     for (const { call, index, records } of this.takeParts()) {
       call.failPart(index, unconfirmedRecords(records, this.partition), error)
     }

@@ -11,6 +11,8 @@ export interface SenderBatch {
   readonly due: boolean
   /** `held`: waits for another batch and lets nobody pass. `dropped`: must not go out any more. */
   readonly gate: "open" | "held" | "dropped"
+  /** Told when it is handed back without a settlement: an attempt of it may have been stored. */
+  mayBeStored?: boolean
 }
 
 /** One batch on its way. The owner keeps it as a token between a command and the event that answers it. */
@@ -56,7 +58,12 @@ export function newEntry<B extends SenderBatch>(batch: B): Entry<B> {
 
 /** The error as it ends the batch: once an attempt ended in the dark, the last one's refusal does not make it light. */
 export function truthful<B extends SenderBatch>(entry: Entry<B>, error: MillraceError): MillraceError {
-  if (!entry.unknown || error.outcome === "unknown") return error
+  return entry.unknown ? doubted(error) : error
+}
+
+/** The error of records that an earlier attempt may have stored. */
+export function doubted(error: MillraceError): MillraceError {
+  if (error.outcome === "unknown") return error
   return new MillraceError(error.kind, `${error.message} (an earlier attempt may have stored the records)`, {
     retryable: error.retryable,
     outcome: "unknown",

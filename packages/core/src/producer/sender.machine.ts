@@ -402,7 +402,10 @@ export class SenderMachine<B extends SenderBatch> {
   #handBack(error: MillraceError | undefined, commands: SenderCommand<B>[]): void {
     const batches = this.#queue.map((entry) => entry.batch)
     const unknown = this.#queue.filter((entry) => entry.unknown).map((entry) => entry.batch)
-    for (const entry of this.#queue) entry.state = "settled"
+    for (const entry of this.#queue) {
+      entry.state = "settled"
+      entry.batch.mayBeStored = entry.unknown
+    }
     this.#queue = []
     this.#enter("ended")
     commands.push({ kind: "handBack", batches, unknown, error })
