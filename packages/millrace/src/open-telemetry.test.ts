@@ -19,6 +19,7 @@ import {
   type ReadableSpan,
   SamplingDecision,
   SimpleSpanProcessor,
+  type SpanProcessor,
 } from "@opentelemetry/sdk-trace-base"
 import { type Client, connect, type Message, type Topic, traceContextOf } from "./index.ts"
 import { openTelemetry } from "./open-telemetry.ts"
@@ -37,11 +38,24 @@ const measured = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
 const reader = new PeriodicExportingMetricReader({ exporter: measured, exportIntervalMillis: 3_600_000 })
 const meters = new MeterProvider({ readers: [reader] })
 let isSampled = true
+let faultAt: "start" | "end" | undefined
+
+/** A span processor of the program's that fails, when the test says so. */
+const faulty: SpanProcessor = {
+  onStart: () => failAt("start"),
+  onEnd: () => failAt("end"),
+  forceFlush: async () => {},
+  shutdown: async () => {},
+}
+
+function failAt(moment: "start" | "end"): void {
+  if (faultAt === moment) throw new Error(`no span can ${moment}`)
+}
 
 /** Behind the first test, which must find nothing registered. */
 function register(): void {
   const provider = new BasicTracerProvider({
-    spanProcessors: [new SimpleSpanProcessor(spans)],
+    spanProcessors: [new SimpleSpanProcessor(spans), faulty],
     sampler: {
       shouldSample: () => ({ decision: isSampled ? SamplingDecision.RECORD_AND_SAMPLED : SamplingDecision.NOT_RECORD }),
       toString: () => "as the test says",
@@ -283,4 +297,34 @@ test("a tracestate is carried, and comes with a link", () => {
   const [span] = sends()
   assert.equal(span?.links[0]?.context.traceState?.serialize(), "vendor=1")
   assert.equal(telemetry.active(), undefined)
+})
+
+test("a fault of the program's own tracing fails no send, and is told where OpenTelemetry tells its own", async () => {
+  const told: unknown[] = []
+  const silent = (): void => {}
+  const logger = { error: (_: string, error: unknown) => void told.push(error), warn: silent, info: silent }
+  api.diag.setLogger({ ...logger, debug: silent, verbose: silent })
+  const client = await connect("memory:")
+  try {
+    const { topic, read } = await opened(client)
+    await using direct = topic.producer()
+    await using background = topic.producer({ background: true })
+    for (const moment of ["start", "end"] as const) {
+      faultAt = moment
+      told.length = 0
+      assert.equal((await direct.send(bytes)).confirmations.length, 1)
+      await background.send(bytes)
+      await background.flush()
+      assert.deepEqual(
+        told.map((error) => (error as Error).message),
+        Array.from({ length: 2 }, () => `no span can ${moment}`),
+      )
+    }
+    faultAt = undefined
+    assert.equal((await read(4)).length, 4)
+  } finally {
+    faultAt = undefined
+    api.diag.disable()
+    await client.close()
+  }
 })

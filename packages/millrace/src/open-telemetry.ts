@@ -3,9 +3,19 @@
  * messaging, as of v1.43: status "development"). Over `@opentelemetry/api` alone: what is done with them is the program's SDK's.
  */
 import type { TopicName } from "@millrace/contract"
-import type { Sending, SendSpan, Telemetry, TraceContext } from "@millrace/core"
+import type { Sending, SendOutcome, SendSpan, Telemetry, TraceContext } from "@millrace/core"
 import type { Clock } from "@millrace/runtime"
-import type { Attributes, Counter, Histogram, Link, Span, SpanContext, TraceAPI, Tracer } from "@opentelemetry/api"
+import type {
+  Attributes,
+  Counter,
+  Histogram,
+  Link,
+  Span,
+  SpanContext,
+  SpanOptions,
+  TraceAPI,
+  Tracer,
+} from "@opentelemetry/api"
 
 /** The module `@opentelemetry/api`. */
 export type OpenTelemetryApi = typeof import("@opentelemetry/api")
@@ -69,41 +79,49 @@ class OpenTelemetry implements Telemetry {
   }
 
   call(topic: TopicName, sending: Sending): SendSpan {
-    const { SpanKind } = this.#api
-    const destination = this.#destination(topic)
-    const span = this.#tracer.startSpan(destination.spanName, {
-      kind: SpanKind.PRODUCER,
-      attributes: spanAttributes(destination, sending),
-      links: this.#links(sending.links),
-    })
-    return this.#spanOf(span, destination, sending)
+    return this.#begin(topic, sending, { kind: this.#api.SpanKind.PRODUCER })
   }
 
   batch(topic: TopicName, sending: Sending): SendSpan {
-    const { SpanKind } = this.#api
-    const destination = this.#destination(topic)
     // By the conventions a span whose context is not what the messages carry is a client's.
-    const span = this.#tracer.startSpan(destination.spanName, {
-      kind: SpanKind.CLIENT,
-      root: true,
-      attributes: spanAttributes(destination, sending),
-      links: this.#links(sending.links),
-    })
-    return this.#spanOf(span, destination, sending)
+    return this.#begin(topic, sending, { kind: this.#api.SpanKind.CLIENT, root: true })
   }
 
   active(): TraceContext | undefined {
     const { trace, context } = this.#api
-    const active = trace.getSpanContext(context.active())
-    return active === undefined ? undefined : carried(trace, active)
+    try {
+      const active = trace.getSpanContext(context.active())
+      return active === undefined ? undefined : carried(trace, active)
+    } catch (error) {
+      tellFailure(this.#api, error)
+      return undefined
+    }
   }
 
   resent(topic: TopicName): void {
-    this.#resends.add(1, this.#destination(topic).attributes)
+    try {
+      this.#resends.add(1, this.#destination(topic).attributes)
+    } catch (error) {
+      tellFailure(this.#api, error)
+    }
+  }
+
+  #begin(topic: TopicName, sending: Sending, how: SpanOptions): SendSpan {
+    try {
+      const destination = this.#destination(topic)
+      const attributes = spanAttributes(destination, sending)
+      const links = this.#links(sending.links)
+      const span = this.#tracer.startSpan(destination.spanName, { ...how, attributes, links })
+      return this.#spanOf(span, destination, sending)
+    } catch (error) {
+      tellFailure(this.#api, error)
+      return noSpan
+    }
   }
 
   #spanOf(span: Span, destination: Destination, sending: Sending): SendSpan {
     return new OpenSpan(span, {
+      api: this.#api,
       destination,
       sending,
       context: carried(this.#api.trace, span.spanContext()),
@@ -140,6 +158,7 @@ interface Destination {
 }
 
 interface SpanParts {
+  readonly api: OpenTelemetryApi
   readonly destination: Destination
   readonly sending: Sending
   readonly context: TraceContext | undefined
@@ -162,7 +181,15 @@ class OpenSpan implements SendSpan {
     this.#startedMs = parts.clock.monotonicMs()
   }
 
-  end({ partition, error, attempted }: Parameters<SendSpan["end"]>[0]): void {
+  end(outcome: SendOutcome): void {
+    try {
+      this.#end(outcome)
+    } catch (error) {
+      tellFailure(this.#parts.api, error)
+    }
+  }
+
+  #end({ partition, error, attempted }: SendOutcome): void {
     const { destination, sending, clock, sent, duration } = this.#parts
     const attributes: Attributes = { ...destination.attributes }
     const where = partition ?? sending.partition
@@ -186,6 +213,14 @@ function serverAttributes(server: MessagingSystem["server"]): Attributes {
   if (server === undefined) return {}
   const { host, port } = server
   return { "server.address": host, ...(port === undefined ? {} : { "server.port": port }) }
+}
+
+/** Stands for a span that the program's SDK did not give. */
+const noSpan: SendSpan = { context: undefined, end() {} }
+
+/** A fault of the program's SDK, or of a span processor in it, is no send's concern: it goes where OpenTelemetry tells its own. */
+function tellFailure(api: OpenTelemetryApi, error: unknown): void {
+  api.diag.error("millrace: a send was not traced or measured", error)
 }
 
 /** W3C Trace Context, version 00. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict"
 import { fork } from "node:child_process"
 import { once } from "node:events"
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { extname, join } from "node:path"
 import { type TestContext, test } from "node:test"
@@ -50,11 +50,33 @@ test("a directory that is a file, or may not be written to, is refused", (t) => 
   const file = join(path, "file")
   writeFileSync(file, "")
   assert.throws(() => lockSpool(file), InvalidError)
-  if (process.getuid?.() === 0) return
-  chmodSync(path, 0o500)
-  assert.throws(() => lockSpool(join(path, "spool")), PermissionError)
-  assert.throws(() => lockSpool(path), PermissionError)
+  const forbidden = join(path, "forbidden")
+  mkdirSync(forbidden, { mode: 0o500 })
+  asNobody(path, () => {
+    assert.throws(() => lockSpool(join(forbidden, "spool")), PermissionError)
+    assert.throws(
+      () => lockSpool(forbidden),
+      (error: PermissionError) => {
+        assert.ok(error instanceof PermissionError, String(error))
+        return error.message.includes(forbidden)
+      },
+    )
+  })
 })
+
+/** Root may write everywhere, so for root somebody else tries. */
+function asNobody(path: string, work: () => void): void {
+  const isRoot = process.geteuid?.() === 0
+  if (isRoot) {
+    chmodSync(path, 0o755)
+    process.seteuid?.(65_534)
+  }
+  try {
+    work()
+  } finally {
+    if (isRoot) process.seteuid?.(0)
+  }
+}
 
 test("a spool that is a log already is refused, and two producers do not share one", async (t) => {
   const path = directory(t)

@@ -18,8 +18,17 @@ const codes: Readonly<Record<string, "permission" | "disk-full" | "invalid">> = 
   EPERM: "permission",
   EROFS: "permission",
   ENOSPC: "disk-full",
+  EDQUOT: "disk-full",
   ENOTDIR: "invalid",
   EEXIST: "invalid",
+}
+
+/** Of SQLite's primary result codes: READONLY, FULL, CANTOPEN, AUTH. */
+const sqliteKinds: Readonly<Record<number, "permission" | "disk-full">> = {
+  8: "permission",
+  13: "disk-full",
+  14: "permission",
+  23: "permission",
 }
 
 /**
@@ -60,8 +69,7 @@ function refusal(thrown: unknown, directory: string): MillraceError {
       { retryable: true, context: { directory, ...owner.context }, cause: thrown },
     )
   }
-  const kind =
-    codes[code ?? ""] ?? (errcode !== undefined && [8, 14, 23].includes(errcode & 0xff) ? "permission" : "storage")
+  const kind = codes[code ?? ""] ?? sqliteKinds[(errcode ?? 0) & 0xff] ?? "storage"
   const text = `the spool's directory "${directory}" cannot be used: ${message}`
   const details = { context: { directory }, cause: thrown }
   if (kind === "permission") return new PermissionError(text, details)

@@ -5,6 +5,7 @@ import { target } from "../row.ts"
 import { batchRecords, consumeArm, produceArm, recordBytes, sendArm } from "./arms.ts"
 import { compare } from "./compare.ts"
 import { outstandingCalls } from "./contender.ts"
+import { millraceBackground } from "./millrace-background.ts"
 import { millrace } from "./millrace-contender.ts"
 import { outage } from "./outage.ts"
 
@@ -22,10 +23,11 @@ export function iggySuite(url: string): Benchmark[] {
         compare(context, {
           id: ids[0],
           unit: "records/s",
-          ours: produceArm(millrace, url, batchesOf(context.quick)),
+          ours: produceArm(millraceBackground("Millrace, in the background"), url, batchesOf(context.quick)),
           peers: [],
+          beside: [produceArm(millrace, url, batchesOf(context.quick))],
           rounds: 5,
-          method: `${batchesOf(context.quick) * batchRecords} × ${recordBytes} B in calls of ${batchRecords}, ${outstandingCalls} outstanding, 1 partition`,
+          method: `${batchesOf(context.quick) * batchRecords} × ${recordBytes} B in calls of ${batchRecords}, ${outstandingCalls} outstanding, 1 partition; in the background, and beside it by direct sends`,
           targets: (ours) => [
             target("records/s", ours.median, "at least", 400_000),
             target("CPU µs/record", ours.cpuMicrosPerRecord ?? Number.NaN, "at most", 1.5),

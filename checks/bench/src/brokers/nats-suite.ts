@@ -5,8 +5,8 @@ import { target } from "../row.ts"
 import { batchRecords, consumeArm, produceArm, recordBytes, sendArm } from "./arms.ts"
 import { compare } from "./compare.ts"
 import { outstandingCalls } from "./contender.ts"
+import { millraceBackground } from "./millrace-background.ts"
 import { millrace } from "./millrace-contender.ts"
-import { millraceStored } from "./millrace-stored.ts"
 import { natsClient } from "./nats-contender.ts"
 import { outage } from "./outage.ts"
 
@@ -26,7 +26,7 @@ export function natsSuite(url: string): Benchmark[] {
         return compare(context, {
           id: ids[0],
           unit: "records/s",
-          ours: produceArm(millraceStored(true), url, batches),
+          ours: produceArm(millraceBackground("Millrace, in the background"), url, batches),
           peers: [produceArm(natsClient(true), url, batches)],
           beside: [produceArm(millrace, url, batches)],
           rounds: 5,
@@ -44,7 +44,11 @@ export function natsSuite(url: string): Benchmark[] {
         return compare(context, {
           id: ids[1],
           unit: "records/s",
-          ours: produceArm(millraceStored(false), url, batches),
+          ours: produceArm(
+            millraceBackground("Millrace, in the background, no ids", { deduplicationWindowMs: 0 }),
+            url,
+            batches,
+          ),
           peers: [produceArm(natsClient(false), url, batches)],
           rounds: 5,
           method: `as produce-100b without message ids; ${window}`,
