@@ -24,6 +24,7 @@ import {
   record,
   seeded,
 } from "./sealed-record.test-support.ts"
+import { checkEncryptor } from "./sealing.ts"
 import { decodeEnvelope } from "./webcrypto-decoder.test-support.ts"
 
 const keys = { k1: keyOf(1), ключ: keyOf(2) }
@@ -253,6 +254,7 @@ describe("keys", () => {
     refuse({ current: "x", keys: { k } }, /"current" is "x".*one of its keys: "k"/)
     refuse({ current: "k", keys: {} }, /there are none/)
     refuse({ current: "k" }, /"keys" is undefined/)
+    refuse({ current: "k", keys: "c2VjcmV0" }, /"keys" is a string;/)
     refuse({ keys: { k } }, /"current" is undefined/)
     refuse({ current: "", keys: { "": k } }, /key id "" has 0 bytes/)
     refuse({ current: "k", keys: { k, ["ü".repeat(33)]: k } }, /has 66 bytes; it must have 1 to 64/)
@@ -260,6 +262,7 @@ describe("keys", () => {
     refuse({ current: "k", keys: { k }, algorithm: "rot13" }, /unknown option "algorithm"/)
     refuse({ current: "k", keys: { k }, plain: true }, /"plain" is true/)
     refuse(undefined, /encryptor/)
+    assert.throws(() => checkEncryptor("connect", "c2VjcmV0" as never), /"encryptor" is a string;/)
     refuse({ current: "__proto__", keys: { k } }, /"current"/)
   })
 })

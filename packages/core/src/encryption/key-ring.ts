@@ -29,7 +29,9 @@ export class KeyRing {
   /** @throws InvalidError that names the key id and what is wrong, never the key */
   constructor(keys: Readonly<Record<string, Uint8Array>>, current: string) {
     if (typeof keys !== "object" || keys === null || Array.isArray(keys)) {
-      throw new InvalidError(`encryptor: option "keys" is ${shown(keys)}; it must be an object of key ids and keys`)
+      // Not the text itself, which may be a key.
+      const given = typeof keys === "string" ? "a string" : shown(keys)
+      throw new InvalidError(`encryptor: option "keys" is ${given}; it must be an object of key ids and keys`)
     }
     for (const [id, key] of Object.entries(keys)) {
       const idBytes = checkKeyId(id)

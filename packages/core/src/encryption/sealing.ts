@@ -9,8 +9,10 @@ import type { Encryptor, RecordOpener, RecordSealer } from "./encryptor.ts"
 export function checkEncryptor(owner: string, option: Encryptor): Encryptor {
   const { sealer, opener } = (option ?? {}) as Partial<Encryptor>
   if (typeof sealer === "function" && typeof opener === "function") return option
+  // Not the text itself, which may be a key.
+  const given = typeof option === "string" ? "a string" : shown(option)
   throw new InvalidError(
-    `${owner}: option "encryptor" is ${shown(option)}; it must be what encryptor() or iggyEncryptor() gives`,
+    `${owner}: option "encryptor" is ${given}; it must be what encryptor() or iggyEncryptor() gives`,
   )
 }
 

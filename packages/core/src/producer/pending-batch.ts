@@ -44,7 +44,6 @@ export class PendingBatch implements SenderBatch, ObservableBatch {
   readonly resend: boolean
   /** It holds records that were meant for an earlier incarnation of the topic. */
   readonly isMoved: boolean
-  mayBeStored = false
   attempt = 0
   /** It was handed back, and may be stored. */
   isUnknown = false
@@ -165,7 +164,7 @@ export class PendingBatch implements SenderBatch, ObservableBatch {
 
   /** Gives every part back to its call. */
   fail(thrown: MillraceError): void {
-    const error = this.mayBeStored ? doubted(thrown) : thrown
+    const error = this.isUnknown ? doubted(thrown) : thrown
     for (const { call, index, records } of this.takeParts()) {
       call.failPart(index, unconfirmedRecords(records, this.partition), error)
     }

@@ -11,8 +11,6 @@ export interface SenderBatch {
   readonly due: boolean
   /** `held`: waits for another batch and lets nobody pass. `dropped`: must not go out any more. */
   readonly gate: "open" | "held" | "dropped"
-  /** Told when it is handed back without a settlement: an attempt of it may have been stored. */
-  mayBeStored?: boolean
 }
 
 /** One batch on its way. The owner keeps it as a token between a command and the event that answers it. */

@@ -404,7 +404,6 @@ export class SenderMachine<B extends SenderBatch> {
     const unknown = this.#queue.filter((entry) => entry.unknown).map((entry) => entry.batch)
     for (const entry of this.#queue) {
       entry.state = "settled"
-      entry.batch.mayBeStored = entry.unknown
     }
     this.#queue = []
     this.#enter("ended")

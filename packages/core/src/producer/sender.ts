@@ -74,6 +74,7 @@ export class Sender implements IdentityUser {
   #open: PendingBatch | undefined
   #admission: Admission = shared
   #isPumpDue = false
+  #isAborted = false
   #timer: Timer | undefined
   #timerAtMs = 0
   readonly #unregister: (() => void) | undefined
@@ -178,6 +179,7 @@ export class Sender implements IdentityUser {
 
   /** Ends everything at once: what has not settled fails. */
   abort(error: MillraceError): void {
+    this.#isAborted = true
     this.#run({ kind: "abort", error, nowMs: this.#nowMs() })
   }
 
@@ -219,7 +221,8 @@ export class Sender implements IdentityUser {
           this.#forget(command.batch)
           this.#context.observer.failed(command.batch, command.error)
           // What may be stored is still known by its number, which is not used again then.
-          if (command.error.outcome === "rejected") this.#context.journal?.voided(command.batch)
+          // Nor does what is given up with everything else lose its number: it goes out again ahead of those behind it.
+          if (command.error.outcome === "rejected" && !this.#isAborted) this.#context.journal?.voided(command.batch)
           command.batch.fail(command.error)
           break
         case "split":

@@ -11,8 +11,8 @@ import type { SpoolStore } from "./spool-store.ts"
 export interface AcceptanceOwner {
   /** The group's records have the offsets from `base` on. */
   onAccepted(group: AcceptedGroup, base: bigint): void
-  /** The group was refused: its room is free. */
-  onRefused(group: AcceptedGroup): void
+  /** The group was refused: its room is free. @param isBroken The store is of no use any more: this error says why. */
+  onRefused(group: AcceptedGroup, failure: { readonly error: unknown; readonly isBroken: boolean }): void
 }
 
 /** What acceptance works with. */
@@ -136,13 +136,19 @@ export class Acceptance {
   /** Never rejects: a failure reaches those who sent. */
   async #run(): Promise<void> {
     const { owner } = this.#context
+    let isBroken = false
+    let cause: unknown
     for (let group = this.#next(); group !== undefined; group = this.#next()) {
       try {
+        // Behind an append of which nobody knows whether it happened, offsets are not known either.
+        if (isBroken) throw this.#error ?? cause
         const base = await this.#append(group)
         owner.onAccepted(group, base)
         group.accept()
       } catch (error) {
-        owner.onRefused(group)
+        isBroken ||= !isOfTheGroup(error)
+        cause ??= error
+        owner.onRefused(group, { error, isBroken })
         group.refuse(error)
       }
     }
@@ -187,6 +193,12 @@ export class Acceptance {
       this.#timer = this.#context.clock.setTimer(ms, resolve)
     })
   }
+}
+
+/** Whether the store refused this group, and may take others: it is known not to be stored, and nothing is wrong with the store. */
+function isOfTheGroup(error: unknown): boolean {
+  if (!(error instanceof MillraceError) || error.outcome !== "rejected") return false
+  return error.retryable || error.kind === "record-too-large" || error.kind === "invalid"
 }
 
 /** Whether the same append can be made again: it did not happen, and may happen later. */

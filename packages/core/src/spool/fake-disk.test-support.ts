@@ -52,6 +52,10 @@ export class DiskProcess {
   kills: (what: string, when: "before" | "behind") => boolean = () => false
   /** What the next appends to a topic fail with. */
   refuses: (topic: string) => Error | undefined = () => undefined
+  /** What appends to a topic answer that were stored. */
+  losesAnswers: (topic: string) => Error | undefined = () => undefined
+  /** Each read lets the event loop turn. */
+  readsSlowly: boolean = false
 
   /** Runs a step, unless the process is dead or dies of it. */
   async step<T>(what: string, work: () => T | Promise<T>): Promise<T> {
@@ -174,6 +178,8 @@ export class FakeDisk {
       const base = topic.end
       topic.batches.push({ base, records: batch.content })
       topic.end += BigInt(batch.content.length)
+      const lost = process.losesAnswers(batch.topic.topic)
+      if (lost !== undefined) throw lost
       return { base, contiguous: true, duplicates: 0 }
     })
   }
@@ -194,8 +200,9 @@ class DiskReader implements LogReader {
     this.#position = positions[0]
   }
 
-  next(): Promise<PartitionRead[]> {
-    return this.#process.look(() => {
+  async next(): Promise<PartitionRead[]> {
+    if (this.#process.readsSlowly) await new Promise((resolve) => setImmediate(resolve))
+    return await this.#process.look(() => {
       const position = this.#position
       if (this.#isClosed || position === undefined) return []
       const { batches, end, description } = this.#find(position)

@@ -32,8 +32,12 @@ export class Forwarder {
   readonly #changed = new Signal()
   #reader: SpoolReader | undefined
   #isStopped = false
+  /** Waits for more to read, or for room to read it; or has not begun. */
   #isIdle = true
+  /** What was before is on its way again. */
+  #isForwarding = false
   #ended: Promise<void> | undefined
+  #marks: { readonly offset: bigint; readonly reached: () => void }[] = []
 
   constructor(lane: SpoolLane, context: ForwarderContext) {
     this.#lane = lane
@@ -42,8 +46,19 @@ export class Forwarder {
   }
 
   start(): void {
-    this.#ended = this.#run().catch((error: unknown) => {
-      if (!this.#isStopped) this.#context.onBroken(error)
+    this.#ended = this.#run()
+      .catch((error: unknown) => {
+        if (!this.#isStopped) this.#context.onBroken(error)
+      })
+      .finally(() => this.#tellMarks(true))
+  }
+
+  /** Settles when everything that is in the lane now was handed to the publisher, or as much of it as the window lets through. */
+  handedOn(): Promise<void> {
+    const { end } = this.#lane.progress
+    if (this.#isStopped || (this.#isForwarding && this.#isHeld)) return Promise.resolve()
+    return new Promise((reached) => {
+      this.#marks.push({ offset: end, reached })
     })
   }
 
@@ -56,28 +71,54 @@ export class Forwarder {
   }
 
   async #run(): Promise<void> {
-    const { store, windowBytes } = this.#context
+    const { store } = this.#context
     const { progress, topic } = this.#lane
     this.#isIdle = false
     const recovery = new Recovery(this.#lane, this.#context)
     let at = progress.low
     this.#reader = store.reader(topic, at)
-    while (at < recovery.end && !this.#isStopped) at = recovery.take(await this.#reader.next(), at)
+    while (at < recovery.end && !this.#isStopped) at = recovery.take(await this.#accepted(this.#reader), at)
     if (this.#isStopped) return
     await recovery.submit()
+    this.#isForwarding = true
     this.#lane.moveOn()
     while (!this.#isStopped) {
-      if (at >= progress.end || progress.readBytes >= windowBytes()) {
+      this.#tellMarks(this.#isHeld)
+      if (this.#isHeld) {
         this.#isIdle = true
         await this.#changed.next()
         this.#isIdle = false
         continue
       }
-      const read = await this.#reader.next()
+      const read = await this.#accepted(this.#reader)
       if (this.#isStopped) return
       this.#forward(read.batches, at, read.nextOffset)
       at = read.nextOffset
     }
+  }
+
+  /** Reads on. What is stored, but has not had its answer yet, must not be delivered before it is accepted. */
+  async #accepted(reader: SpoolReader): ReturnType<SpoolReader["next"]> {
+    const read = await reader.next()
+    while (read.nextOffset > this.#lane.progress.end && !this.#isStopped) await this.#changed.next()
+    return read
+  }
+
+  /** There is nothing more to read, or no room to read it. */
+  get #isHeld(): boolean {
+    const { readEnd, end, readBytes } = this.#lane.progress
+    return readEnd >= end || readBytes >= this.#context.windowBytes()
+  }
+
+  /** @param all Nothing more goes on for now. */
+  #tellMarks(all: boolean): void {
+    if (this.#marks.length === 0) return
+    const { readEnd } = this.#lane.progress
+    this.#marks = this.#marks.filter(({ offset, reached }) => {
+      if (!all && offset > readEnd) return true
+      reached()
+      return false
+    })
   }
 
   #forward(batches: readonly EncodedBatch[], from: bigint, to: bigint): void {

@@ -41,7 +41,7 @@ test("what is told comes back", () => {
   fc.assert(
     fc.property(count, entries, (number, told) => {
       // Generated objects have no prototype.
-      assert.deepEqual(decodeJournal(encodeJournal(number, told)), structuredClone({ number, entries: told }))
+      assert.deepEqual(decodeJournal(encodeJournal(number, told), "spool"), structuredClone({ number, entries: told }))
     }),
   )
 })
@@ -52,7 +52,7 @@ test("damaged bytes are a CorruptionError or a StorageError, and never anything 
       const bytes = encodeJournal(number, told).slice()
       bytes[at % bytes.length] = (bytes[at % bytes.length] as number) ^ flip
       try {
-        decodeJournal(at % 3 === 0 ? bytes.subarray(0, at % bytes.length) : bytes)
+        decodeJournal(at % 3 === 0 ? bytes.subarray(0, at % bytes.length) : bytes, "spool")
       } catch (error) {
         assert.ok(error instanceof MillraceError && (error instanceof CorruptionError || error instanceof StorageError))
       }
@@ -64,7 +64,7 @@ test("another format is refused with both numbers", () => {
   const writer = new JournalWriter()
   writer.number(2)
   assert.throws(
-    () => decodeJournal(writer.finish()),
+    () => decodeJournal(writer.finish(), "spool"),
     /format 2, of a newer release; this one reads and writes format 1/,
   )
 })

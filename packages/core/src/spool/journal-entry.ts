@@ -22,7 +22,7 @@ import { JournalReader, JournalWriter } from "./journal-bytes.ts"
 import type { OffsetRun } from "./offset-runs.ts"
 
 /** The format that is written, and the only one that is read. */
-export const journalFormat: number = 1
+const journalFormat: number = 1
 
 /** A batch of the target as it goes out: what it takes to build the same one again. */
 export interface Dispatch {
@@ -68,11 +68,17 @@ export function encodeJournal(number: number, entries: readonly JournalEntry[]):
   return writer.finish()
 }
 
-/** @throws StorageError for another format, CorruptionError for bytes that contradict themselves */
-export function decodeJournal(bytes: Uint8Array): { readonly number: number; readonly entries: JournalEntry[] } {
+/**
+ * @param directory How errors call the spool.
+ * @throws StorageError for another format, CorruptionError for bytes that contradict themselves
+ */
+export function decodeJournal(
+  bytes: Uint8Array,
+  directory: string,
+): { readonly number: number; readonly entries: JournalEntry[] } {
   const reader = new JournalReader(bytes)
   const format = reader.number()
-  if (format !== journalFormat) throw wrongFormat(format)
+  if (format !== journalFormat) throw wrongFormat(format, directory)
   const number = reader.number()
   const entries: JournalEntry[] = []
   while (!reader.isAtEnd) entries.push(readEntry(reader))
@@ -80,12 +86,12 @@ export function decodeJournal(bytes: Uint8Array): { readonly number: number; rea
 }
 
 /** The refusal of a spool that another release wrote. */
-export function wrongFormat(format: number): StorageError {
+export function wrongFormat(format: number, directory: string): StorageError {
   const whose = format > journalFormat ? "a newer release" : "an older release"
   return new StorageError(
-    `the spool has format ${format}, of ${whose}; this one reads and writes format ${journalFormat}: ` +
+    `the spool in "${directory}" has format ${format}, of ${whose}; this one reads and writes format ${journalFormat}: ` +
       "let that release deliver what is in it, or use another directory",
-    { context: { format, known: journalFormat } },
+    { context: { directory, format, known: journalFormat } },
   )
 }
 

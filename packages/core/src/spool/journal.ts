@@ -77,7 +77,7 @@ export class Journal {
         const read = await reader.next()
         for (const batch of read.batches) {
           for (let i = batch.indexOf(at); i < batch.count; i++) {
-            const record = decodeJournal(batch.payload(i) ?? new Uint8Array())
+            const record = decodeJournal(batch.payload(i) ?? new Uint8Array(), store.directory)
             if (record.number <= number) continue
             number = record.number
             for (const entry of record.entries) state.apply(entry)

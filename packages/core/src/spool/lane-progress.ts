@@ -43,6 +43,11 @@ export class LaneProgress {
     this.end = low
   }
 
+  /** Behind the last record that was read. */
+  get readEnd(): bigint {
+    return this.#stretches.length === this.#head ? this.low : (this.#stretches.at(-1) as Stretch).end
+  }
+
   /** When the oldest record that waits was accepted; up to 64 KiB before it count as one with it. */
   get oldestMicros(): bigint | undefined {
     return this.waiting === 0 ? undefined : this.#holdings[this.#firstHolding]?.sinceMicros
@@ -64,8 +69,7 @@ export class LaneProgress {
 
   /** Records up to `end` were read. @param done How many of them are done already. */
   read(end: bigint, bytes: number, done: number): void {
-    const first = this.#stretches.length === this.#head ? this.low : (this.#stretches.at(-1) as Stretch).end
-    this.#stretches.push({ end, bytes, remaining: Number(end - first) - done })
+    this.#stretches.push({ end, bytes, remaining: Number(end - this.readEnd) - done })
     this.readBytes += bytes
     this.waiting -= done
   }

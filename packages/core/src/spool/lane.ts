@@ -4,8 +4,9 @@ import type { OutgoingRecord } from "../record/outgoing-record.ts"
 import { Acceptance, type AcceptanceContext, type AcceptedGroup } from "./acceptance.ts"
 import type { ForwardCall, ForwardOwner } from "./forward-call.ts"
 import type { Journal } from "./journal.ts"
+import type { Dispatch } from "./journal-entry.ts"
 import { LaneProgress } from "./lane-progress.ts"
-import type { OffsetRun } from "./offset-runs.ts"
+import { endOf, type OffsetRun } from "./offset-runs.ts"
 import type { SpoolStore } from "./spool-store.ts"
 
 /** Room that is given back to the disk at once: less than this waits for more. */
@@ -47,6 +48,8 @@ export class SpoolLane implements ForwardOwner {
   readonly acceptance: Acceptance
   readonly #context: SpoolLaneContext
   readonly #listeners = new Map<bigint, DeliveryListener>()
+  /** Why nobody hears of deliveries any more. */
+  #silence: MillraceError | undefined
   #passed: { readonly offset: bigint; readonly resolve: () => void }[] = []
   #untrimmedBytes = 0
   #trimming = false
@@ -81,14 +84,17 @@ export class SpoolLane implements ForwardOwner {
     this.wake()
   }
 
-  onRefused(group: AcceptedGroup): void {
+  onRefused(group: AcceptedGroup, failure: { readonly error: unknown; readonly isBroken: boolean }): void {
+    if (failure.isBroken) this.#context.onBroken(failure.error)
     this.#context.onGroup(group.bytes)
     this.#context.onFreed(group.bytes)
   }
 
   /** Somebody waits for the record with this offset. */
   listen(offset: bigint, listener: DeliveryListener): void {
-    this.#listeners.set(offset, listener)
+    // What is stored after the end of this process was given up stays in the spool.
+    if (this.#silence !== undefined) listener.failed(undefined, this.#silence)
+    else this.#listeners.set(offset, listener)
   }
 
   onConfirmed(runs: readonly OffsetRun[], outcome: BatchOutcome): void {
@@ -136,8 +142,30 @@ export class SpoolLane implements ForwardOwner {
         }
       }
     }
-    if (told.length > 0) this.done(told)
+    if (told.length > 0) this.handOver(told)
     return { runs: left, records: leftRecords }
+  }
+
+  /**
+   * Somebody else has these records now, so that they must not go out again: what the low-water mark does not tell, since records ahead
+   * of them are not done, the journal is told as a batch that has settled.
+   */
+  handOver(runs: readonly OffsetRun[]): void {
+    this.done(runs)
+    if (endOf(runs) <= this.progress.low) return
+    const { journal } = this.#context
+    const nothing = { lineage: "", partition: 0, identity: undefined, id: 0n, timestampMicros: 0n, sentMicros: 0n }
+    const dispatch: Dispatch = {
+      ordinal: journal.takeOrdinal(),
+      lane: this.lane,
+      runs,
+      ...nothing,
+      resend: false,
+      isMoved: false,
+      skipped: 0,
+    }
+    journal.note({ kind: "dispatch", dispatch, settled: true })
+    journal.flushSoon()
   }
 
   /** These records are delivered, or somebody else has them. */
@@ -183,6 +211,7 @@ export class SpoolLane implements ForwardOwner {
 
   /** Nobody will hear of a delivery any more. */
   refuseListeners(error: MillraceError): void {
+    this.#silence ??= error
     for (const listener of this.#listeners.values()) listener.failed(undefined, error)
     this.#listeners.clear()
   }

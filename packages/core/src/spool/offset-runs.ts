@@ -6,13 +6,6 @@ export interface OffsetRun {
   readonly length: number
 }
 
-/** How many offsets the runs have together. */
-export function countOf(runs: readonly OffsetRun[]): number {
-  let count = 0
-  for (const { length } of runs) count += length
-  return count
-}
-
 /** The offset behind the highest one; 0 for none. */
 export function endOf(runs: readonly OffsetRun[]): bigint {
   let end = 0n
@@ -24,7 +17,7 @@ export function endOf(runs: readonly OffsetRun[]): bigint {
 }
 
 /** Runs for a batch that was cut behind its `count`-th record: in the order of the records. */
-export function cutRuns(runs: readonly OffsetRun[], count: number): readonly [OffsetRun[], OffsetRun[]] {
+function cutRuns(runs: readonly OffsetRun[], count: number): readonly [OffsetRun[], OffsetRun[]] {
   const before: OffsetRun[] = []
   const behind: OffsetRun[] = []
   let left = count

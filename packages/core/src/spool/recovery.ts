@@ -98,7 +98,7 @@ export class Recovery {
 
   /** Sends everything on its way: what was before, in its order, then the rest. */
   async submit(): Promise<void> {
-    if (this.#courses.length > 0) await this.#prepared()
+    const isKnown = this.#courses.length === 0 || (await this.#prepared())
     /** Partitions in which a batch could not be made again: nothing behind it may pass. */
     const broken = new Set<number>()
     for (const course of this.#courses) {
@@ -106,12 +106,16 @@ export class Recovery {
         this.#void(course)
         continue
       }
-      const reason = broken.has(course.dispatch.partition) ? "expired" : this.#restore(course)
+      const { partition } = course.dispatch
+      const reason = !isKnown || broken.has(partition) ? "expired" : this.#restore(course)
       if (reason === "restored") continue
-      broken.add(course.dispatch.partition)
-      this.#void(course)
-      if (reason === "replaced") this.#forward(present(course))
-      else this.#expired(course)
+      if (reason === "replaced") {
+        this.#void(course)
+        this.#forward(present(course))
+        continue
+      }
+      broken.add(partition)
+      this.#expired(course)
     }
     for (const content of this.#fresh) this.#forward(content)
   }
@@ -131,12 +135,17 @@ export class Recovery {
     if (!settled) this.#courses.push({ dispatch, count: place, records, found: 0 })
   }
 
-  /** A topic that is not there is told to each of the records, when they come. */
-  async #prepared(): Promise<void> {
+  /**
+   * Whether it is known which history the topic has; one that is not there has none. Without that no batch can be made again. What keeps
+   * the topic from being described is told to each of the records, when they come.
+   */
+  async #prepared(): Promise<boolean> {
     try {
       await this.#context.publisher.ready(this.#lane.name)
+      return true
     } catch (error) {
       if (error instanceof MillraceError && (error.kind === "cancelled" || error.kind === "closed")) throw error
+      return error instanceof MillraceError && error.kind === "not-found"
     }
   }
 
@@ -147,11 +156,14 @@ export class Recovery {
     const { publisher, clock } = this.#context
     const { runs } = dispatch
     const call = new ForwardCall(this.#lane, { records: records as SendableRecord[], runs }, clock.monotonicMs())
-    return publisher.restore(call, {
+    const restoration = publisher.restore(call, {
       ...dispatch,
       records: records as SendableRecord[],
       ageMs: this.#ageMs(dispatch),
     })
+    // All of it is in its batch: the call settles with that.
+    if (restoration === "restored") call.taken()
+    return restoration
   }
 
   #expired(course: Course): void {
@@ -159,10 +171,12 @@ export class Recovery {
     const content = present(course)
     const records = content.records.map((record, i) => withId(record, dispatch.id + BigInt(dispatch.skipped + i)))
     if (this.#context.onExpired === "resend") {
+      this.#void(course)
       this.#context.onDoubt(records.length)
       this.#forward({ records, runs: content.runs })
       return
     }
+    // It keeps its place in the journal until somebody has it: without that a next process would take it for new.
     const where = `partition ${dispatch.partition}`
     const message = `a batch of ${records.length} records for ${where} was on its way when the process ended, and the backend cannot tell any more whether it has it`
     const error = new TimeoutError(message, { retryable: false, context: { partition: dispatch.partition } })

@@ -27,6 +27,9 @@ const refusedHeader = "millrace-refused"
 /** What kept failures hold in memory at the most; beyond it they are in the spool alone, and counted. */
 const mostKeptBytes = 1 << 20
 
+/** What a call of `onError` may send beyond the limits of the spool, at the least. */
+const leastGrantBytes = 1 << 20
+
 /** A message is cut to this for the disk. */
 const longestReason = 1000
 
@@ -53,14 +56,19 @@ export class Refusals {
   readonly #context: RefusalsContext
   readonly #desk: FailureDesk
   readonly #open = new Map<PublishFailedError, Refusal>()
+  /** Whose records keep their place in the lane: they go out again, and are not told at the end. */
+  readonly #inLane = new Set<PublishFailedError>()
   #aside: Promise<void> = Promise.resolve()
+  readonly #freed = Promise.withResolvers<void>()
+  #grantBytes = 0
   #isClosed = false
-  #untold = 0
   #keptBytes = 0
   /** Records that `onError` is being told of. */
   telling = 0
   /** Records that are kept aside. */
   count: number
+  /** What they take, as a buffer counts it. */
+  bytes = 0
   #timer: Timer | undefined
   #wake: (() => void) | undefined
 
@@ -72,9 +80,24 @@ export class Refusals {
     this.#desk = new FailureDesk(onError === undefined ? undefined : (failure) => this.#tell(onError, failure))
   }
 
-  /** Whether `onError` is being called. */
-  get isBusy(): boolean {
-    return this.#desk.isBusy
+  /** Settles when a shutdown was called from inside `onError`. */
+  get freed(): Promise<void> {
+    return this.#freed.promise
+  }
+
+  /** Whether this is asked from inside `onError`, which then must not wait for itself. */
+  get isCaller(): boolean {
+    return this.#desk.isInside
+  }
+
+  /**
+   * Whether a send from inside `onError` may go beyond the limits of the spool: the room behind the record that it is told of is not free
+   * before it returns. It may take twice what it was told of, and a megabyte at least.
+   */
+  grant(bytes: number): boolean {
+    if (!this.isCaller || bytes > this.#grantBytes) return false
+    this.#grantBytes -= bytes
+    return true
   }
 
   take(
@@ -85,8 +108,8 @@ export class Refusals {
     const { stream, topic } = lane.name
     const failure = new PublishFailedError({ stream, topic, committed: [], unconfirmed: records, cause: error })
     const refusal = { lane, runs, failure }
-    let bytes = 0
-    for (const record of records) bytes += bufferBytesOf(sendable(record))
+    this.#inLane.add(failure)
+    const bytes = bytesOf(records)
     if (this.#context.onError !== undefined) {
       this.#open.set(failure, refusal)
       this.#desk.report(failure, bytes)
@@ -104,7 +127,9 @@ export class Refusals {
 
   /** Lets a shutdown that is called from inside `onError` go on without it. */
   freeCaller(): void {
+    if (!this.isCaller) return
     this.#desk.freeCaller()
+    this.#freed.resolve()
   }
 
   /** Everything that nobody took, as one failure, when the spool closes. What is still queued stays in its lane. */
@@ -114,12 +139,7 @@ export class Refusals {
     this.#wake?.()
     await this.#aside
     this.#desk.keepQueued()
-    return this.#desk.takeKept()
-  }
-
-  /** Records beyond those that `close` answers, which are in the spool alone. */
-  get untold(): number {
-    return this.#untold
+    return this.#desk.takeKept((failure) => !this.#inLane.has(failure))
   }
 
   /** What is kept aside, up to the present end, oldest first. */
@@ -144,16 +164,24 @@ export class Refusals {
     }
   }
 
+  /** Finds out what is kept aside takes, when the spool is opened. */
+  async measure(): Promise<void> {
+    if (this.count === 0) return
+    for await (const { record } of this.list()) this.bytes += bufferBytesOf(sendable(record))
+  }
+
   /** Forgets what is kept aside below an offset. */
-  async forget(before: bigint, count: number): Promise<void> {
+  async forget(before: bigint, { count, bytes }: { readonly count: number; readonly bytes: number }): Promise<void> {
     await this.#context.store.trim(this.#context.topic, before)
     this.count -= count
+    this.bytes -= bytes
   }
 
   async #tell(onError: NonNullable<BackgroundOptions["onError"]>, failure: PublishFailedError): Promise<void> {
     const refusal = this.#open.get(failure) as Refusal
     this.#open.delete(failure)
     this.telling = failure.unconfirmed.length
+    this.#grantBytes = Math.max(leastGrantBytes, 2 * bytesOf(failure.unconfirmed))
     try {
       await onError(failure)
     } catch (error) {
@@ -163,17 +191,14 @@ export class Refusals {
     } finally {
       this.telling = 0
     }
-    refusal.lane.done(refusal.runs)
+    this.#inLane.delete(failure)
+    refusal.lane.handOver(refusal.runs)
   }
 
   /** Whether the failure is kept in memory for `close`; else it is only counted. */
   #mayKeep(records: readonly OutgoingRecord[]): boolean {
-    let bytes = 0
-    for (const record of records) bytes += bufferBytesOf(sendable(record))
-    if (this.#keptBytes + bytes > mostKeptBytes) {
-      this.#untold += records.length
-      return false
-    }
+    const bytes = bytesOf(records)
+    if (this.#keptBytes + bytes > mostKeptBytes) return false
     this.#keptBytes += bytes
     return true
   }
@@ -197,7 +222,9 @@ export class Refusals {
     }
     if (writer.count > 0 && !(await this.#append(writer))) return
     this.count += failure.unconfirmed.length
-    lane.done(runs)
+    this.bytes += bytesOf(failure.unconfirmed)
+    this.#inLane.delete(failure)
+    lane.handOver(runs)
   }
 
   /** False when the spool closes before there is room. */
@@ -222,6 +249,12 @@ export class Refusals {
       batch.release()
     }
   }
+}
+
+function bytesOf(records: readonly OutgoingRecord[]): number {
+  let bytes = 0
+  for (const record of records) bytes += bufferBytesOf(sendable(record))
+  return bytes
 }
 
 function marked(record: WireRecord, name: TopicName, reason: string): WireRecord {

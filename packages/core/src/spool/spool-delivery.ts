@@ -1,4 +1,4 @@
-import type { MillraceError, TopicName } from "@millrace/contract"
+import { MillraceError, type TopicName } from "@millrace/contract"
 import type { BatchOutcome } from "../producer/batch-outcome.ts"
 import type { Delivery, DeliveryHandle } from "../producer/delivery-call.ts"
 import { PublishFailedError } from "../producer/publish-failed.ts"
@@ -45,9 +45,19 @@ export class SpoolDelivery implements DeliveryListener, DeliveryHandle {
     const { stream, topic } = this.#name
     this.#failure =
       record === undefined
-        ? error
+        ? openEnded(error)
         : new PublishFailedError({ stream, topic, committed: [], unconfirmed: [record], cause: error })
     this.#wanted?.reject(this.#failure)
     return this.#wanted !== undefined
   }
+}
+
+/** The record stays in the spool and goes out with the next process: this one does not learn how it ends. */
+function openEnded({ kind, message, context, cause }: MillraceError): MillraceError {
+  return new MillraceError(kind, `${message} (the record is in the spool, and goes out when it is opened again)`, {
+    retryable: false,
+    outcome: "unknown",
+    context,
+    cause,
+  })
 }

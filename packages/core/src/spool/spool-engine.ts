@@ -46,10 +46,16 @@ export class SpoolEngine {
   readonly #context: SpoolEngineContext
   readonly #lanes = new Map<string, SpoolLane>()
   readonly #forwarders: Forwarder[] = []
-  readonly #broken = Promise.withResolvers<never>()
+  #onStop: (error: MillraceError) => void = () => {}
   #nextLane = 0
   #possiblyDoubled = 0
   #isHalted = false
+  /** Why nobody is to wait any more. */
+  #ended: MillraceError | undefined
+  /** Those who wait for what may not come. */
+  readonly #waiters = new Set<(error: MillraceError) => void>()
+  /** Of the records that an earlier process left. */
+  inheritedPayloadBytes = 0
   /** Why the spool has stopped. */
   error: MillraceError | undefined
 
@@ -71,10 +77,9 @@ export class SpoolEngine {
       onLow: (lane, offset) => this.#laneOf(lane)?.trim(offset),
       onFailed: onBroken,
     })
-    this.#broken.promise.catch(() => {})
   }
 
-  /** Opens the spool in a session, which is the engine's from here on, and goes on with what is in it. */
+  /** Opens the spool in a session, which is the engine's from here on. What is in it goes on by `start`. */
   static async open(session: Session, context: SpoolEngineContext): Promise<SpoolEngine> {
     const { clock, random, settings } = context
     const store = await SpoolStore.open(session, { clock, random, directory: settings.directory })
@@ -83,8 +88,8 @@ export class SpoolEngine {
       const topic = await store.topic("refused")
       const { first, end } = await store.watermarks(topic)
       const engine = new SpoolEngine({ store, journal }, { topic, count: Number(end - first) }, context)
+      await engine.refusals.measure()
       for (const known of journal.state.lanes.values()) await engine.#reopen(known)
-      for (const forwarder of engine.#forwarders) forwarder.start()
       return engine
     } catch (error) {
       await store.close().catch(() => {})
@@ -92,13 +97,20 @@ export class SpoolEngine {
     }
   }
 
-  /** Rejects when the spool stops by itself. */
-  get broken(): Promise<never> {
-    return this.#broken.promise
+  /** Goes on with what is in the spool. To be called once. @param onStop Told when the spool stops by itself. */
+  start(onStop: (error: MillraceError) => void): void {
+    this.#onStop = onStop
+    for (const forwarder of this.#forwarders) forwarder.start()
   }
 
-  get lanes(): Iterable<SpoolLane> {
-    return this.#lanes.values()
+  /** Settles as the work does; or rejects when the spool stops by itself, or is closed, before. */
+  whileOpen<T>(work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      work.finally(() => this.#waiters.delete(reject)).then(resolve, reject)
+      const error = this.error ?? this.#ended
+      if (error === undefined) this.#waiters.add(reject)
+      else reject(error)
+    })
   }
 
   depth(): SpoolDepth {
@@ -144,6 +156,13 @@ export class SpoolEngine {
     await this.refusals.finished()
   }
 
+  /** Settles when everything that was accepted before has had its answer, as far as it goes while `onError` has not returned. */
+  async answered(): Promise<void> {
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.acceptance.settled()))
+    await Promise.all(this.#forwarders.map((forwarder) => forwarder.handedOn()))
+    await this.publisher.flush()
+  }
+
   /** Nothing goes out any more, and what comes back from now on stays in the spool. */
   halt(error: MillraceError): void {
     this.#isHalted = true
@@ -153,9 +172,17 @@ export class SpoolEngine {
     }
   }
 
-  /** Ends everything and closes the store. The publisher has settled, or was given up. */
-  async close(): Promise<void> {
+  /**
+   * Ends everything and closes the store. The publisher has settled, or was given up.
+   * @param left What those are told who wait for something that stays in the spool; absent when nothing does.
+   */
+  async close(left?: MillraceError): Promise<void> {
     this.#isHalted = true
+    this.#ended = left
+    if (left !== undefined) {
+      for (const lane of this.#lanes.values()) lane.refuseListeners(left)
+      for (const refuse of this.#waiters) refuse(left)
+    }
     this.publisher.end()
     await Promise.all(this.#forwarders.map((forwarder) => forwarder.stop()))
     try {
@@ -192,6 +219,7 @@ export class SpoolEngine {
         for (const batch of read.batches) {
           const start = batch.indexOf(progress.end)
           if (start < batch.count) progress.accepted(batch.count - start, batch.bytes, batch.timestampMicros(start))
+          for (let i = start; i < batch.count; i++) this.inheritedPayloadBytes += batch.payload(i)?.length ?? 0
         }
       }
     } finally {
@@ -252,7 +280,8 @@ export class SpoolEngine {
     this.error = asError(thrown, directory)
     this.halt(this.error)
     this.publisher.abort(this.error)
-    this.#broken.reject(this.error)
+    for (const refuse of this.#waiters) refuse(this.error)
+    this.#onStop(this.error)
   }
 }
 

@@ -1,5 +1,8 @@
+import { MillraceError } from "@millrace/contract"
 import type { SendResult } from "../producer/confirmation.ts"
 import type { Destination } from "../producer/lane.ts"
+import { PublishFailedError } from "../producer/publish-failed.ts"
+import { toOutgoing } from "../producer/send-call.ts"
 import type { StatisticsCounter } from "../producer/statistics.ts"
 import type { SendableRecord } from "../record/outgoing-record.ts"
 import { bufferBytesOf, keyBytesOf, payloadBytesOf } from "../record/record-size.ts"
@@ -16,6 +19,14 @@ export interface SpoolIntakeContext {
   readonly room: SpoolRoom
   readonly slots: LaneSlots
   readonly statistics: StatisticsCounter
+  /** Whether so many bytes may go beyond what there is room for. */
+  readonly mayExceed: (bytes: number) => boolean
+}
+
+/** Records of a batch that are accepted, or not, together. */
+interface Part {
+  readonly records: SendableRecord[]
+  readonly group: AcceptedGroup
 }
 
 interface Entering {
@@ -43,23 +54,36 @@ export class SpoolIntake {
     return slots.whenReady(to.name, (ready) => this.#enter(ready, record, { to }))
   }
 
-  /** Accepts records in order. They may become several groups: when one of these fails, others may be accepted all the same. */
+  /**
+   * Accepts records in order. Room is taken for all of them together; but they may become several groups, of which the disk may take some.
+   * @throws as `accept` does, and then none was accepted; PublishFailedError with those that were not, when others were
+   */
   async acceptAll(records: readonly SendableRecord[], to: Destination): Promise<SendResult> {
     if (records.length === 0) return accepted
     const { slots } = this.#context
-    const enter = (lane: SpoolLane): Promise<SendResult>[] => {
-      // Records of one group share its promise.
-      const promises = new Set<Promise<SendResult>>()
-      for (const record of records) promises.add(this.#enter(lane, record, { to }))
-      return [...promises]
-    }
+    const enter = (lane: SpoolLane): Promise<Part[]> => this.#enterAll(lane, records, to)
     const lane = slots.ready(to.name)
-    const promises =
-      lane === undefined ? await slots.whenReady(to.name, (ready) => Promise.resolve(enter(ready))) : enter(lane)
-    const outcomes = await Promise.allSettled(promises)
-    const failure = outcomes.find((outcome) => outcome.status === "rejected")
-    if (failure !== undefined) throw failure.reason
-    return accepted
+    const parts = await (lane === undefined ? slots.whenReady(to.name, enter) : enter(lane))
+    const refused: SendableRecord[] = []
+    let failure: unknown
+    const outcomes = await Promise.allSettled(parts.map(({ group }) => group.promise))
+    for (const [i, outcome] of outcomes.entries()) {
+      if (outcome.status === "fulfilled") continue
+      failure ??= outcome.reason
+      refused.push(...(parts[i] as Part).records)
+    }
+    if (failure === undefined) return accepted
+    if (refused.length === records.length || !(failure instanceof MillraceError)) throw failure
+    const { stream, topic } = to.name
+    const note = ` (the other ${records.length - refused.length} records of the batch are in the spool)`
+    throw new PublishFailedError({
+      stream,
+      topic,
+      committed: [],
+      unconfirmed: refused.map(toOutgoing),
+      cause: failure,
+      note,
+    })
   }
 
   /** Accepts one record, of whose delivery somebody may want to hear; its `accepted` settles when it is synced. */
@@ -82,7 +106,7 @@ export class SpoolIntake {
   #enter(lane: SpoolLane, record: SendableRecord, { to, joined }: Entering): Promise<SendResult> {
     const { room } = this.#context
     const bytes = bufferBytesOf(record)
-    if (!room.tryTake(bytes)) {
+    if (!this.#tryTake(bytes)) {
       let group: AcceptedGroup
       const enter = (): void => {
         group = this.#put(lane, record, { to, bytes })
@@ -98,6 +122,46 @@ export class SpoolIntake {
       room.giveBack(bytes)
       return Promise.reject(error)
     }
+  }
+
+  /** Takes room for all of them together, and puts them into groups. */
+  #enterAll(lane: SpoolLane, records: readonly SendableRecord[], to: Destination): Promise<Part[]> {
+    let bytes = 0
+    for (const record of records) bytes += bufferBytesOf(record)
+    if (this.#tryTake(bytes)) {
+      try {
+        return Promise.resolve(this.#putAll(lane, records, to))
+      } catch (error) {
+        this.#context.room.giveBack(bytes)
+        return Promise.reject(error)
+      }
+    }
+    let parts: Part[] = []
+    const enter = (): void => {
+      parts = this.#putAll(lane, records, to)
+    }
+    return this.#context.room.take(bytes, enter).then(() => parts)
+  }
+
+  /** @throws what has closed the lane, and then none was taken */
+  #putAll(lane: SpoolLane, records: readonly SendableRecord[], to: Destination): Part[] {
+    const parts: Part[] = []
+    for (const record of records) {
+      const group = this.#put(lane, record, { to, bytes: bufferBytesOf(record) })
+      const last = parts.at(-1)
+      if (last?.group === group) last.records.push(record)
+      else parts.push({ group, records: [record] })
+    }
+    return parts
+  }
+
+  /** Takes room at once, or not at all. */
+  #tryTake(bytes: number): boolean {
+    const { room, mayExceed } = this.#context
+    if (room.tryTake(bytes)) return true
+    if (!mayExceed(bytes)) return false
+    room.exceed(bytes)
+    return true
   }
 
   #put(

@@ -9,7 +9,7 @@ import type { PreparedRecord, SendableRecord } from "../record/outgoing-record.t
 import { JournalReader, JournalWriter } from "./journal-bytes.ts"
 
 /** The header's name. Users cannot give it: the prefix is reserved. */
-export const spoolHeader: string = "millrace-spool"
+const spoolHeader: string = "millrace-spool"
 
 const flags = { partition: 1, id: 2, time: 4 } as const
 

@@ -24,6 +24,8 @@ export class SpoolRig {
   readonly clock: VirtualClock = new VirtualClock()
   readonly disk: FakeDisk = new FakeDisk()
   readonly backend: FakeBackend
+  /** What describing a topic of the backend fails with. */
+  describeError: Error | undefined
   #lives = 0
 
   constructor(options: { readonly manifest?: Manifest; readonly partitions?: number } = {}) {
@@ -40,7 +42,7 @@ export class SpoolRig {
     const process = new DiskProcess()
     prepare(process)
     const client = openClient(
-      mortal(this.backend.session, process),
+      mortal(this.backend.session, process, () => this.describeError),
       {},
       {
         clock: this.clock,
@@ -80,7 +82,7 @@ export class SpoolRig {
 }
 
 /** The session of a process that can be killed: requests that it has sent may still arrive, and no answer does. */
-function mortal(session: Session, process: DiskProcess): Session {
+function mortal(session: Session, process: DiskProcess, describeError: () => Error | undefined): Session {
   const { log, catalog } = session
   const mortalLog: PartitionLog = {
     ...log,
@@ -91,7 +93,13 @@ function mortal(session: Session, process: DiskProcess): Session {
     ...session,
     catalog: {
       ...catalog,
-      describeTopic: (name) => process.look(() => catalog.describeTopic(name)).then((found) => found),
+      describeTopic: (name) =>
+        process
+          .look(() => {
+            const error = describeError()
+            return error === undefined ? catalog.describeTopic(name) : Promise.reject(error)
+          })
+          .then((found) => found),
     },
     log: mortalLog,
     close: async () => {},

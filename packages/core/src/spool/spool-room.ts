@@ -21,8 +21,9 @@ export interface SpoolRoomSettings
 export class SpoolRoom {
   readonly #memory: BufferBudget
   readonly #disk: BufferBudget
-  /** What lay in the spool beyond its limit when it was opened: freed before anything else. */
+  /** What lies in the spool beyond its limit, and in memory beyond the buffer's: freed before anything else. */
   #excessBytes = 0
+  #memoryExcessBytes = 0
 
   constructor(clock: Clock, settings: SpoolRoomSettings) {
     const { owner, directory, failureMode, blockTimeoutMs, onFull } = settings
@@ -73,7 +74,7 @@ export class SpoolRoom {
       try {
         return await this.#disk.take(bytes, enter)
       } catch (error) {
-        this.#memory.release(bytes)
+        this.leftMemory(bytes)
         throw error
       }
     }
@@ -88,21 +89,29 @@ export class SpoolRoom {
         }
       } else {
         onDisk = this.#disk.take(bytes, enter)
-        onDisk.catch(() => this.#memory.release(bytes))
+        onDisk.catch(() => this.leftMemory(bytes))
       }
     })
     await onDisk
   }
 
+  /** Takes room beyond both limits, for what must not wait. */
+  exceed(bytes: number): void {
+    this.#excessBytes += bytes
+    this.#memoryExcessBytes += bytes
+  }
+
   /** A send takes its room back. */
   giveBack(bytes: number): void {
     this.freed(bytes)
-    this.#memory.release(bytes)
+    this.leftMemory(bytes)
   }
 
   /** Records are synced, or refused by the disk: they are not in memory any more. */
   leftMemory(bytes: number): void {
-    this.#memory.release(bytes)
+    const excess = Math.min(this.#memoryExcessBytes, bytes)
+    this.#memoryExcessBytes -= excess
+    this.#memory.release(bytes - excess)
   }
 
   /** Records have left the spool. */

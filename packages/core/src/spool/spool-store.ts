@@ -74,6 +74,11 @@ export class SpoolStore {
     return store
   }
 
+  /** How errors call it. */
+  get directory(): string {
+    return this.#context.directory
+  }
+
   /** The topic, made where it is missing. */
   async topic(name: string): Promise<TopicDescription> {
     const { catalog } = this.session
@@ -170,7 +175,7 @@ export class SpoolStore {
       const text = new TextDecoder().decode(batches[0]?.payload(0) ?? new Uint8Array())
       const found = Number(formatText.exec(text)?.[1] ?? Number.NaN)
       if (Number.isNaN(found)) throw this.#noSpool(stream)
-      if (found !== format) throw wrongFormat(found)
+      if (found !== format) throw wrongFormat(found, this.directory)
     } finally {
       await reader.close()
     }
@@ -187,7 +192,7 @@ export class SpoolStore {
   }
 
   #noSpool(found: string): InvalidError {
-    const { directory } = this.#context
+    const { directory } = this
     return new InvalidError(
       `directory "${directory}" holds a log (with a stream "${found}") that is no spool: give the spool a directory of its own`,
       { context: { directory } },

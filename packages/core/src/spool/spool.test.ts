@@ -315,7 +315,7 @@ test("a spool of another format, and a log that is none, are refused by name", a
   await rig.run(first.producer.init())
   await rig.run(first.producer.shutdown())
   for (const [format, whose] of [
-    [0, /format 0, of an older release/],
+    [0, /the spool in "spool" has format 0, of an older release/],
     [2, /format 2, of a newer release/],
   ] as const) {
     const topic = rig.disk.topics.get("format")

@@ -1,35 +1,26 @@
-import { type Manifest, type MillraceError, TimeoutError, type TopicName, UnsupportedError } from "@millrace/contract"
+import { ClosedError, type TimeoutError, type TopicName, UnsupportedError } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
-import type { RecordSealer } from "../encryption/encryptor.ts"
-import { sealAll, sealerOf, sealOne } from "../encryption/sealing.ts"
 import { allCarryingActive, carryingActive } from "../observe/traced-records.ts"
 import type { BackgroundSettings } from "../producer/background-options.ts"
+import { CheckedProducer } from "../producer/checked-producer.ts"
 import type { SendResult } from "../producer/confirmation.ts"
 import type { Delivery, DeliveryHandle } from "../producer/delivery-call.ts"
 import type { Destination } from "../producer/lane.ts"
-import { PooledBatch, type PooledContent, sendPooled } from "../producer/pooled-batch.ts"
-import {
-  nameOf,
-  type Producer,
-  preparedBatch,
-  preparedSend,
-  type SendBatchOptions,
-  type SendOptions,
-  type TopicRef,
-} from "../producer/producer.ts"
 import type { ProducerSettings } from "../producer/producer-options.ts"
 import { Publisher } from "../producer/publisher.ts"
 import { SendingEnd, type ShutdownOptions } from "../producer/sending-end.ts"
 import { type ProducerStatistics, StatisticsCounter } from "../producer/statistics.ts"
-import { type OutgoingRecord, prepareRecord, prepareRecords, type SendableRecord } from "../record/outgoing-record.ts"
+import type { SendableRecord } from "../record/outgoing-record.ts"
 import { DispatchLog } from "./dispatch-log.ts"
 import type { SpoolLane } from "./lane.ts"
 import { LaneSlots } from "./lane-slots.ts"
+import { RefusedResend } from "./refused-resend.ts"
 import type { RefusedRecord, Spool, SpoolDepth } from "./spool.ts"
 import type { SpoolDelivery } from "./spool-delivery.ts"
 import { SpoolEngine } from "./spool-engine.ts"
 import { SpoolIntake } from "./spool-intake.ts"
 import type { SpoolSettings } from "./spool-options.ts"
+import { leftBehind, stillOpening, tooManyRefused } from "./spool-refusal.ts"
 import { SpoolRoom } from "./spool-room.ts"
 import { type SpoolPlace, tellBackpressure, tellSpool } from "./spool-tidings.ts"
 
@@ -38,9 +29,6 @@ export type SpooledSettings = ProducerSettings & {
   readonly background: BackgroundSettings & { readonly spool: SpoolSettings }
 }
 
-/** Refused records that are accepted anew at once. */
-const mostResent = 1_000
-
 /** What waits for the disk, in memory, where the buffer has no limit. */
 const usualBufferBytes = 32 << 20
 
@@ -48,13 +36,9 @@ const usualBufferBytes = 32 << 20
  * A background producer whose queue lies on the disk: a send is accepted when its record is synced there, and from then on it will be
  * delivered, by this process or by a later one that opens the same directory.
  */
-export class SpooledProducer implements Producer {
+export class SpooledProducer extends CheckedProducer {
   readonly spool: Spool
-  readonly #client: ClientContext
   readonly #settings: SpooledSettings
-  readonly #to: Destination
-  readonly #limits: Manifest["limits"]
-  readonly #sealer: RecordSealer | undefined
   readonly #statistics: StatisticsCounter
   readonly #room: SpoolRoom
   readonly #end: SendingEnd
@@ -63,18 +47,17 @@ export class SpooledProducer implements Producer {
   readonly #place: SpoolPlace
   readonly #opening: Promise<SpoolEngine>
   #engine: SpoolEngine | undefined
+  /** The deadline of the shutdown has passed. */
+  #isLate = false
   /** Why the spool could not be opened, and whether anybody heard. */
   #openError: unknown
   #isOpenErrorTold = false
   /** @throws UnsupportedError where the client has no way to open one */
   constructor(client: ClientContext, name: TopicName, settings: SpooledSettings) {
-    const { background, publisher, route } = settings
+    super(client, { name, route: settings.route }, settings)
+    const { background, publisher } = settings
     const { spool } = background
-    this.#client = client
     this.#settings = settings
-    this.#to = { name, route }
-    this.#limits = client.session.manifest.limits
-    this.#sealer = sealerOf(client, settings.encryptor)
     this.#statistics = new StatisticsCounter(client.clock)
     this.#place = { name, directory: spool.directory, depth: () => this.#depth() }
     this.#room = new SpoolRoom(client.clock, {
@@ -84,12 +67,18 @@ export class SpooledProducer implements Producer {
       onFull: (what, outcome) => this.#tellFull(what, outcome),
     })
     this.#slots = new LaneSlots((topic) => this.#bringLane(topic))
-    this.#intake = new SpoolIntake({ room: this.#room, slots: this.#slots, statistics: this.#statistics })
+    this.#intake = new SpoolIntake({
+      room: this.#room,
+      slots: this.#slots,
+      statistics: this.#statistics,
+      mayExceed: (bytes) => this.#engine?.refusals.grant(bytes) === true,
+    })
+    const resend = new RefusedResend(this.#intake, this.limits)
     this.spool = {
       directory: spool.directory,
       depth: () => this.#depth(),
       refused: () => this.#refused(),
-      resendRefused: () => this.#resendRefused(),
+      resendRefused: () => resend.run(() => this.#openEngine()),
     }
     const open = client.openSpool
     if (open === undefined) {
@@ -123,51 +112,9 @@ export class SpooledProducer implements Producer {
     await this.#opened()
   }
 
-  send(what: Uint8Array | null | PooledBatch, options?: SendOptions): Promise<SendResult> {
-    return what instanceof PooledBatch ? this.sendBatch(what, options) : this.#send(this.#to, what, options)
-  }
-
-  sendTo(topic: TopicRef, payload: Uint8Array | null, options?: SendOptions): Promise<SendResult> {
-    try {
-      const name = nameOf(topic, this.#client.session.manifest)
-      return this.#send({ name, route: this.#to.route }, payload, options)
-    } catch (error) {
-      return Promise.reject(error)
-    }
-  }
-
-  sendBatch(
-    batch: readonly (Uint8Array | OutgoingRecord)[] | PooledBatch,
-    options?: SendBatchOptions,
-  ): Promise<SendResult> {
-    if (batch instanceof PooledBatch) return sendPooled(batch, (content) => this.#sendBatch(content, options))
-    return this.#sendBatch(batch, options)
-  }
-
-  async sendAndConfirm(payload: Uint8Array | null, options?: SendOptions): Promise<Delivery> {
-    this.#end.assertOpen()
-    const delivery = this.#deliver(preparedSend(payload, options, this.#limits))
-    // Somebody waits from the start: a failure is theirs, and goes nowhere else.
-    const settled = delivery.delivery
-    settled.catch(() => {})
-    await delivery.accepted
-    return await settled
-  }
-
-  async enqueue(record: OutgoingRecord): Promise<DeliveryHandle> {
-    this.#end.assertOpen()
-    const delivery = this.#deliver(prepareRecord(record, this.#limits))
-    await delivery.accepted
-    return delivery
-  }
-
   async flush(): Promise<void> {
     const engine = await this.#opened()
-    await Promise.race([this.#passed(engine), engine.broken])
-  }
-
-  waitUntilAllSends(): Promise<void> {
-    return this.flush()
+    await engine.whileOpen(engine.refusals.isCaller ? this.#answered(engine) : this.#passed(engine))
   }
 
   async shutdown(options?: ShutdownOptions): Promise<void> {
@@ -176,41 +123,48 @@ export class SpooledProducer implements Producer {
     await ended
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.shutdown()
+  /** How errors call it. */
+  get #names(): { readonly owner: string; readonly directory: string } {
+    const { publisher, background } = this.#settings
+    return { owner: publisher.owner, directory: background.spool.directory }
   }
 
   // ---- accepting
 
-  async #sendBatch(
-    batch: readonly (Uint8Array | OutgoingRecord)[] | PooledContent,
-    options: SendBatchOptions | undefined,
-  ): Promise<SendResult> {
+  protected take(record: SendableRecord, to: Destination): Promise<SendResult> {
+    return this.#intake.accept(carryingActive(this.client.telemetry, record, this.limits), to)
+  }
+
+  protected takeAll(records: readonly SendableRecord[], to: Destination): Promise<SendResult> {
+    return this.#intake.acceptAll(allCarryingActive(this.client.telemetry, records, this.limits), to)
+  }
+
+  protected async confirm(record: SendableRecord): Promise<Delivery> {
+    const delivery = this.#deliver(record)
+    // Somebody waits from the start: a failure is theirs, and goes nowhere else.
+    const settled = delivery.delivery
+    settled.catch(() => {})
+    await delivery.accepted
+    return await settled
+  }
+
+  protected async accept(record: SendableRecord): Promise<DeliveryHandle> {
+    const delivery = this.#deliver(record)
+    await delivery.accepted
+    return delivery
+  }
+
+  /** Refused records that nobody takes have as much room as the others have; then no more is accepted. */
+  protected assertTaking(): void {
     this.#end.assertOpen()
-    const { name } = this.#to
-    const prepared = preparedBatch(batch, options, { route: this.#to.route, limits: this.#limits })
-    const sealed = sealAll(this.#sealer, name, prepared.records)
-    const records = allCarryingActive(this.#client.telemetry, sealed, this.#limits)
-    return await this.#intake.acceptAll(records, { name, route: prepared.route })
-  }
-
-  /** As it goes to the disk, and from there to the backend. */
-  #sealed(record: SendableRecord, name: TopicName): SendableRecord {
-    return carryingActive(this.#client.telemetry, sealOne(this.#sealer, name, record), this.#limits)
-  }
-
-  #send(to: Destination, payload: Uint8Array | null, options: SendOptions | undefined): Promise<SendResult> {
-    try {
-      this.#end.assertOpen()
-      const record = this.#sealed(preparedSend(payload, options, this.#limits), to.name)
-      return this.#intake.accept(record, to)
-    } catch (error) {
-      return Promise.reject(error)
-    }
+    const bytes = this.#engine?.refusals.bytes ?? 0
+    const { spool } = this.#settings.background
+    if (bytes < spool.maxSpoolBytes) return
+    throw tooManyRefused(bytes, { ...this.#names, limitBytes: spool.maxSpoolBytes })
   }
 
   #deliver(record: SendableRecord): SpoolDelivery {
-    return this.#intake.deliver(this.#sealed(record, this.#to.name), this.#to)
+    return this.#intake.deliver(carryingActive(this.client.telemetry, record, this.limits), this.to)
   }
 
   // ---- opening
@@ -231,7 +185,7 @@ export class SpooledProducer implements Producer {
 
   async #open(open: NonNullable<ClientContext["openSpool"]>): Promise<SpoolEngine> {
     const { background, publisher } = this.#settings
-    const { clock, random, session } = this.#client
+    const { clock, random, session } = this.client
     try {
       const store = await open(background.spool.directory)
       const engine = await SpoolEngine.open(store, {
@@ -244,7 +198,7 @@ export class SpooledProducer implements Producer {
         onError: background.onError,
         publisher: (journal, onDoubt) =>
           new Publisher(
-            this.#client,
+            this.client,
             { ...publisher, journal: new DispatchLog(journal, clock), onDoubt },
             this.#statistics,
           ),
@@ -254,11 +208,14 @@ export class SpooledProducer implements Producer {
           tellSpool(this.#place, "forwarded")
         },
       })
-      const { bytes } = engine.depth()
+      const { bytes, records } = engine.depth()
       this.#room.begin(bytes, background.spool.maxSpoolBytes)
+      if (records > 0) this.#statistics.submitted(records, engine.inheritedPayloadBytes, clock.monotonicMs())
+      // Its shutdown has given up waiting for it.
+      if (this.#isLate) return engine
       this.#engine = engine
       if (bytes > 0) tellSpool(this.#place, "resumed")
-      engine.broken.catch((error: MillraceError) => tellSpool(this.#place, "stopped", error))
+      engine.start((error) => tellSpool(this.#place, "stopped", error))
       return engine
     } catch (error) {
       this.#openError = error
@@ -270,7 +227,7 @@ export class SpooledProducer implements Producer {
     if (what === "disk") tellSpool(this.#place, "full")
     else {
       const { maxBufferBytes } = this.#settings.background
-      tellBackpressure(this.#to.name, outcome, { bufferedBytes: this.#room.memoryBytes, maxBufferBytes })
+      tellBackpressure(this.to.name, outcome, { bufferedBytes: this.#room.memoryBytes, maxBufferBytes })
     }
   }
 
@@ -285,25 +242,9 @@ export class SpooledProducer implements Producer {
     for await (const { offset: _, ...refused } of engine.refusals.list()) yield refused
   }
 
-  async #resendRefused(): Promise<number> {
+  async #openEngine(): Promise<SpoolEngine> {
     this.#end.assertOpen()
-    const engine = await this.#opened()
-    let count = 0
-    let end = 0n
-    let promises: Promise<SendResult>[] = []
-    for await (const { stream, topic, record, offset } of engine.refusals.list()) {
-      const [prepared] = prepareRecords([record], this.#limits, { resend: true })
-      const to: Destination = { name: { stream, topic }, route: { kind: "balanced" } }
-      promises.push(this.#intake.acceptAll([prepared as SendableRecord], to))
-      count++
-      end = offset + 1n
-      if (promises.length < mostResent) continue
-      await Promise.all(promises)
-      promises = []
-    }
-    await Promise.all(promises)
-    if (count > 0) await engine.refusals.forget(end, count)
-    return count
+    return await this.#opened()
   }
 
   // ---- the end
@@ -314,17 +255,25 @@ export class SpooledProducer implements Producer {
     await engine.passed()
   }
 
+  /** The same for a caller inside `onError`: what waits for room may wait for that to return. */
+  async #answered(engine: SpoolEngine): Promise<void> {
+    await this.#slots.entered()
+    await engine.answered()
+  }
+
   /** Settles when nothing is left to wait for; why that is so, the last words tell. */
   async #drain(): Promise<void> {
     try {
       const engine = await this.#opening
-      await Promise.race([this.#passed(engine), engine.broken])
+      const freed = engine.refusals.freed.then(() => this.#answered(engine))
+      await engine.whileOpen(Promise.race([this.#passed(engine), freed]))
     } catch {
       // The error of the opening, or that of the spool that has stopped: `#lastWords` has both.
     }
   }
 
   #giveUp(error: TimeoutError): void {
+    this.#isLate = true
     this.#room.refuse(error)
     this.#slots.refuse(error)
     this.#engine?.halt(error)
@@ -338,28 +287,22 @@ export class SpooledProducer implements Producer {
       if (late !== undefined) await this.#closeLate(late)
       return
     }
+    const ended = late ?? new ClosedError(`${this.#settings.publisher.owner} was shut down`)
+    this.#room.refuse(ended)
+    this.#slots.refuse(ended)
     const kept = await engine.refusals.close()
     const left = engine.depth().records - engine.refusals.telling
-    await engine.close()
+    const stays = left > 0 ? leftBehind(left, { ...this.#names, cause: late }) : undefined
+    await engine.close(stays)
     if (kept !== undefined) throw kept
     if (engine.error !== undefined) throw engine.error
-    if (late !== undefined && left > 0) throw this.#leftBehind(left, late)
+    if (stays !== undefined) throw stays
   }
 
   /** The spool is still being opened: it is closed as soon as it is there. */
   async #closeLate(late: TimeoutError): Promise<never> {
     this.#opening.then((engine) => engine.close()).catch(() => {})
-    throw late
-  }
-
-  #leftBehind(records: number, late: TimeoutError): TimeoutError {
-    const { directory } = this.#settings.background.spool
-    const what = records === 1 ? "1 record stays" : `${records} records stay`
-    return new TimeoutError(
-      `${this.#settings.publisher.owner}: ${what} in the spool "${directory}": ` +
-        "nothing is lost, and what stays goes out when a producer opens the spool again",
-      { outcome: "unknown", context: { spooledRecords: records, directory }, cause: late },
-    )
+    throw stillOpening({ ...this.#names, cause: late })
   }
 }
 
