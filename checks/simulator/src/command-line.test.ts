@@ -7,7 +7,7 @@ test("the command says what to run", () => {
   assert.deepEqual(parseCommand(["--seeds", "5", "--from", "7"]), { kind: "seeds", from: 7, count: 5 })
   assert.deepEqual(parseCommand(["--forever"]), { kind: "seeds", from: 1, count: Number.POSITIVE_INFINITY })
   assert.deepEqual(parseCommand(["--seed", "9", "--trace"]), { kind: "seed", seed: 9, trace: true })
-  assert.deepEqual(parseCommand(["--mutants", "one", "two"]), { kind: "mutants", seeds: 3000, names: ["one", "two"] })
+  assert.deepEqual(parseCommand(["--mutants", "one", "two"]), { kind: "mutants", seeds: 1500, names: ["one", "two"] })
 })
 
 test("what it does not know is refused", () => {

@@ -12,7 +12,7 @@ export const usage: string = `npm run simulate -- [options]
   --from N           the first of them (1)
   --forever          seeds without an end, until one fails
   --seed N [--trace] one seed again, with every event it consists of
-  --mutants [name …] breaks the core in one way after the other, each until a seed notices (within --seeds N, 3000)`
+  --mutants [name …] breaks the core in one way after the other, each until a seed notices (within --seeds N, 1500)`
 
 /** @throws Error for options that are not known, or no numbers */
 export function parseCommand(args: readonly string[]): Command {
@@ -30,7 +30,7 @@ export function parseCommand(args: readonly string[]): Command {
     },
   })
   if (values.help) return { kind: "help" }
-  if (values.mutants) return { kind: "mutants", seeds: whole("seeds", values.seeds, 3000), names: positionals }
+  if (values.mutants) return { kind: "mutants", seeds: whole("seeds", values.seeds, 1500), names: positionals }
   if (positionals.length > 0) throw new Error(`"${positionals[0]}" is not an option\n${usage}`)
   if (values.seed !== undefined)
     return { kind: "seed", seed: whole("seed", values.seed, 0), trace: values.trace ?? false }

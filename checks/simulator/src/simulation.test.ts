@@ -1,6 +1,7 @@
 /** The simulation itself: many seeds, the same twice, and a core that is broken on purpose. */
 import assert from "node:assert/strict"
 import { spawn } from "node:child_process"
+import { readFile } from "node:fs/promises"
 import { availableParallelism } from "node:os"
 import process from "node:process"
 import { test } from "node:test"
@@ -53,6 +54,11 @@ test("a core that is broken on purpose is noticed", async () => {
     found.map((caught) => caught?.invariant),
     ["order within a partition", "nothing accepted is lost"],
   )
+})
+
+test("every mutant fits the core", async () => {
+  const core = new URL("../../../packages/core/src/", import.meta.url)
+  for (const mutant of mutants) mutated(await readFile(new URL(mutant.file, core), "utf8"), mutant)
 })
 
 test("a mutant whose text is not there exactly once fails loudly", () => {

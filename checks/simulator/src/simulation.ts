@@ -103,7 +103,7 @@ async function live(
   for (const topic of topics) if (chance.happens(0.8)) events.create(topic, chance.between(1, 3))
   if (!backend.streams.includes(streamName)) backend.createStream(streamName)
 
-  const isSpooled = chance.happens(0.15)
+  const isSpooled = chance.happens(0.2)
   const actors = isSpooled ? [] : actorsOf(world, weather.straggling)
   if (!isSpooled) await runScript(world, { actors, events, weather })
   const isCalm = weather.trouble === 0 && weather.events === 0 && weather.slowMs * 12 < publishTimeoutMs

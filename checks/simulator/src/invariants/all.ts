@@ -8,6 +8,7 @@ import { noFailureInCalm } from "./no-failure-in-calm.ts"
 import { nothingLost } from "./nothing-lost.ts"
 import { order } from "./order.ts"
 import { settledOnce } from "./settled-once.ts"
+import { doubledIsCounted, spoolKeeps, toldOnce } from "./spool-keeps.ts"
 import { trueFailures } from "./true-failures.ts"
 import { trueRejections } from "./true-rejections.ts"
 
@@ -20,6 +21,9 @@ export const invariants: readonly Invariant[] = [
   settledOnce,
   failureReports,
   nothingLost,
+  spoolKeeps,
+  toldOnce,
+  doubledIsCounted,
   trueFailures,
   flushesWait,
   boundedBuffers,

@@ -33,8 +33,14 @@ function judge(
 ): string | undefined {
   const where = `at offsets ${first.offset} and ${again.offset} of ${placeOf(again.history)}`
   const { dedup, idLookup, windowMs = Number.POSITIVE_INFINITY } = manifest.append
+  if (lane.failsUnknown && dedup === "none" && resend === undefined)
+    return `record #${number} lies twice, ${where}, although what may be stored was not to be sent again`
   if (dedup === "none" || (dedup === "sequence" && !lane.isIdempotent)) return undefined
+  const forgot = first.history.log.forgottenAt.some((at) => at > first.offset && at <= again.offset)
   if (
+    // A backend that forgot takes for new what was on its way before, and what a killed process does not know to be confirmed.
+    !forgot &&
+    !(lane.isSpooled && dedup === "idWindow") &&
     call.state === "done" &&
     call.promises === "confirmed" &&
     call.settledMs < again.storedMs &&
@@ -47,8 +53,8 @@ function judge(
       resend.keepsIds && idLookup !== "none" && again.storedMs - first.storedMs <= Math.min(windowMs, 120_000)
     if (!isRecognised) return undefined
   }
-  if (lane.mayExpire && again.storedMs - first.storedMs > windowMs) return undefined
-  const forgot = first.history.log.forgottenAt.some((at) => at > first.offset && at <= again.offset)
+  // What a spool sends again unrecognised it counts: "doubled is counted" looks at that.
+  if (lane.isSpooled) return undefined
   if (dedup === "sequence" && forgot) return undefined
   return `record #${number} lies twice, ${where}`
 }

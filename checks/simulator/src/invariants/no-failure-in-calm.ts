@@ -23,6 +23,8 @@ export const noFailureInCalm: Invariant = {
 
 function isEarned({ error, records, lane }: CallFact, { largestRecordBytes, budgets }: Evidence): boolean {
   const cause = error?.kind === "publish-failed" ? (error.cause as MillraceError) : error
+  // Its buffer is small, its disk is full or broken, its program ends when it likes.
+  if (lane.isSpooled && error?.kind !== "publish-failed") return true
   // A bounded buffer may be full; an unbounded one may not.
   if (cause instanceof BufferFullError || (cause instanceof TimeoutError && /blockTimeoutMs/.test(cause.message))) {
     return (budgets.get(lane.id) ?? Number.POSITIVE_INFINITY) < 1 << 20

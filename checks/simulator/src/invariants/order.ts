@@ -41,7 +41,7 @@ function* checkHistory(history: History, { program, histories }: Evidence): Iter
     if (seen.has(number)) continue
     seen.add(number)
     if (record.resend !== undefined || !record.lane.isOrdered) continue
-    if (record.lane.isOrderedByKey && record.route === "") continue
+    if (record.lane.isOrderedByKey && (record.route === "" || record.isRefused)) continue
     let reached = lanes.get(record.lane.id)
     if (reached === undefined) {
       reached = { firstMs: storedMsOf(offset, history), own: -1, moved: new Map(), highest: -1 }

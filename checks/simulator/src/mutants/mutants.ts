@@ -38,8 +38,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: "an unknown outcome becomes rejected",
     file: "producer/sender-entry.ts",
-    find: '  if (!entry.unknown || error.outcome === "unknown") return error\n',
-    replace: '  if (error.outcome === "rejected" || error.outcome === "unknown") return error\n',
+    find: "  return entry.unknown ? doubted(error) : error\n",
+    replace: "  return error\n",
   },
   {
     name: "what was in flight at the end is told as rejected",
@@ -87,8 +87,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: "forget who waits when the topic is another one",
     file: "producer/topic-publisher.ts",
-    find: "      } else call.admit(accumulator)\n",
-    replace: "      } else if (error === undefined || call.highestPartition < 0) call.admit(accumulator)\n",
+    find: "      else call.admit(accumulator)\n",
+    replace: "      else if (error === undefined || call.highestPartition < 0) call.admit(accumulator)\n",
   },
   {
     name: "drop a failure that onError did not take",
@@ -105,14 +105,14 @@ export const mutants: readonly Mutant[] = [
   {
     name: "never give room back",
     file: "producer/buffer-budget.ts",
-    find: "    this.#usedBytes -= bytes\n    if (this.#waiters.size > 0) this.#admit()\n",
-    replace: "    if (this.#waiters.size > 0) this.#admit()\n",
+    find: "    this.#usedBytes -= bytes\n",
+    replace: "",
   },
   {
     name: "give room back twice",
     file: "producer/buffer-budget.ts",
-    find: "    this.#usedBytes -= bytes\n    if (this.#waiters.size > 0) this.#admit()\n",
-    replace: "    this.#usedBytes -= 2 * bytes\n    if (this.#waiters.size > 0) this.#admit()\n",
+    find: "    this.#usedBytes -= bytes\n",
+    replace: "    this.#usedBytes -= 2 * bytes\n",
   },
   {
     name: "flush without what lingers",
@@ -123,7 +123,68 @@ export const mutants: readonly Mutant[] = [
   {
     name: "let a send pass those that wait for room",
     file: "producer/buffer-budget.ts",
-    find: "    if (this.#waiters.size > 0 || !this.#fits(bytes)) return false\n",
+    find: "    if (this.#waiting > 0 || !this.#fits(bytes)) return false\n",
     replace: "    if (!this.#fits(bytes)) return false\n",
+  },
+  {
+    name: "journal what goes out after it went",
+    file: "producer/sender.ts",
+    find: "    if (written === undefined) this.#dispatch(entry, attempt, identity)\n",
+    replace:
+      "    written?.catch(() => {})\n    if (written === undefined || written !== undefined) this.#dispatch(entry, attempt, identity)\n",
+  },
+  {
+    name: "let a second attempt pass the journal",
+    file: "spool/dispatch-log.ts",
+    find: "return this.#writing.get(batch)\n",
+    replace: "return undefined\n",
+  },
+  {
+    name: "take what was read for delivered",
+    file: "spool/lane-progress.ts",
+    find: "remaining: Number(end - this.readEnd) - done }",
+    replace: "remaining: 0 }",
+  },
+  {
+    name: "forget what somebody else has",
+    file: "spool/lane.ts",
+    find: '    journal.note({ kind: "dispatch", dispatch, settled: true })\n',
+    replace: "",
+  },
+  {
+    name: "listen to what nobody will tell",
+    file: "spool/lane.ts",
+    find: "    if (this.#silence !== undefined) listener.failed(undefined, this.#silence)\n",
+    replace: "    if (this.#silence === null) listener.failed(undefined, this.#silence as never)\n",
+  },
+  {
+    name: "give room on the disk back twice",
+    file: "spool/lane.ts",
+    find: "this.#context.onFreed(freed)\n",
+    replace: "this.#context.onFreed(2 * freed)\n",
+  },
+  {
+    name: "put nothing aside",
+    file: "spool/refusals.ts",
+    find: "    if (writer.count > 0 && !(await this.#append(writer))) return\n",
+    replace: "",
+  },
+  {
+    name: "send what was on its way as new after a restart",
+    file: "spool/recovery.ts",
+    find: '      if (reason === "restored") continue\n',
+    replace: '      if (reason === "restored") { this.#forward(present(course)); continue }\n',
+  },
+  {
+    name: "do not count what may be doubled after a restart",
+    file: "spool/recovery.ts",
+    find: "      this.#context.onDoubt(records.length)\n",
+    replace: "",
+  },
+  {
+    name: "take a topic that could not be described for another one",
+    file: "spool/recovery.ts",
+    find: '      return error instanceof MillraceError && error.kind === "not-found"\n',
+    replace: "      return true\n",
   },
 ]

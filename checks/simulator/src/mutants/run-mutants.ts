@@ -33,15 +33,30 @@ export async function runMutants(
   told(`${"mutant".padEnd(width)}  ${"seed".padStart(5)}  noticed by`)
   const work = async (): Promise<void> => {
     for (let mutant = queue.shift(); mutant !== undefined; mutant = queue.shift()) {
-      const found = await catchMutant(mutant, seeds)
-      if (found !== undefined) caught++
-      const seed = String(found?.seed ?? "–").padStart(5)
-      told(`${mutant.name.padEnd(width)}  ${seed}  ${found?.invariant ?? `NOTHING in ${seeds} seeds`}`)
+      const line = (seed: string, what: string): void => {
+        told(`${mutant?.name.padEnd(width)}  ${seed.padStart(5)}  ${what}`)
+      }
+      try {
+        const found = await catchMutant(mutant, seeds)
+        if (found === undefined) line("–", `NOTHING in ${seeds} seeds`)
+        else {
+          caught++
+          line(String(found.seed), found.invariant)
+        }
+      } catch (error) {
+        // The others are still worth knowing.
+        line("–", `NOT MADE: ${reasonOf(error as Error)}`)
+      }
     }
   }
   await Promise.all(Array.from({ length: Math.min(availableParallelism(), total) }, work))
   told(`${caught} of ${total} mutants were noticed`)
   return caught === total
+}
+
+/** The one line of a child's last words that says why. */
+function reasonOf({ message }: Error): string {
+  return message.split("\n").find((line) => line.startsWith("Error: ")) ?? message
 }
 
 /** Looks for the first seed that notices a mutant. @throws Error when the mutant cannot be made, with the reason */

@@ -16,8 +16,8 @@ export class BackendEvents {
     this.#world = world
   }
 
-  /** One event. */
-  happen(): void {
+  /** One event. @param kinds Whether the wall clock may be set; default true. */
+  happen({ jumps }: { readonly jumps: boolean } = { jumps: true }): void {
     const { chance, clock, backend } = this.#world
     const event = chance.weighted<() => void>([
       [5, () => this.#outage(chance.between(1, 2000))],
@@ -28,7 +28,7 @@ export class BackendEvents {
       [1, () => this.#purge()],
       [2, () => this.#forget()],
       [1, () => this.#fence()],
-      [3, () => this.#jump(chance.between(-7_200_000, 7_200_000))],
+      [jumps ? 3 : 0, () => this.#jump(chance.between(-7_200_000, 7_200_000))],
     ])
     if (backend.isDown && clock.timers === 0) this.#restore()
     event()

@@ -40,8 +40,6 @@ export class BackgroundActor implements Actor {
     const background = backgroundOptions(world)
     this.#largestPayload = background.maxBufferBytes === undefined ? 40 : 300
     const shards = background.sharding === "ordered" ? 1 : background.shards
-    this.lane = world.history.addLane("background", { isOrdered: shards === 1, shards })
-    world.budgets.set(this.lane.id, background.maxBufferBytes ?? 32 << 20)
     const options: ProducerOptions = {
       retries: chance.of([0, 1, 3, 8]),
       retryBackoffMs: chance.of([1, 20, 300]),
@@ -52,6 +50,9 @@ export class BackgroundActor implements Actor {
         ...(this.#handling === "none" ? {} : { onError: (error) => this.#onError(error) }),
       },
     }
+    const failsUnknown = options.onUnknown === "fail"
+    this.lane = world.history.addLane("background", { isOrdered: shards === 1, shards, failsUnknown })
+    world.budgets.set(this.lane.id, background.maxBufferBytes ?? 32 << 20)
     world.trace.note("world", `background ${this.lane.id} to ${topic}: ${this.#handling} ${JSON.stringify(options)}`)
     this.#producer = world.topic(topic).producer(options)
   }
@@ -148,7 +149,7 @@ export class BackgroundActor implements Actor {
 
   #flush(): void {
     const { history, clock, trace } = this.#world
-    const flush: FlushFact = { lane: this.lane, before: history.calls.length, endedMs: Number.NaN }
+    const flush: FlushFact = { lane: this.lane, before: history.calls.length, endedMs: Number.NaN, isCut: false }
     history.flushes.push(flush)
     this.#producer.flush().then(
       () => {
@@ -184,7 +185,7 @@ export class BackgroundActor implements Actor {
   }
 
   #heard(error: PublishFailedError): void {
-    this.#world.history.failures.push({ lane: this.lane, error, atMs: this.#world.nowMs })
+    this.#world.history.failures.push({ lane: this.lane, error, atMs: this.#world.nowMs, mayReturn: false })
   }
 
   #newCall(topic: string, records: number, promises: CallFact["promises"]): CallFact {

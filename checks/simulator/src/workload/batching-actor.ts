@@ -67,6 +67,7 @@ export class BatchingActor implements Actor {
 
   #heard(error: unknown): void {
     const { history, nowMs } = this.#world
-    if (error instanceof PublishFailedError) history.failures.push({ lane: this.lane, error, atMs: nowMs })
+    if (error instanceof PublishFailedError)
+      history.failures.push({ lane: this.lane, error, atMs: nowMs, mayReturn: false })
   }
 }

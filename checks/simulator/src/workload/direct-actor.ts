@@ -20,6 +20,7 @@ export class DirectActor implements Actor {
     const options = optionsOf(world, mayForgoIdentity)
     this.lane = world.history.addLane("direct", {
       isIdempotent: options.idempotent !== false,
+      failsUnknown: options.onUnknown === "fail",
       requestLength: options.batchLength ?? 1000,
     })
     world.trace.note("world", `direct ${this.lane.id} to ${topic}: ${shown(options)}`)

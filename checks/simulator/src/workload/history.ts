@@ -18,6 +18,10 @@ export interface Lane {
   readonly requestLength: number
   /** Whether it sends again what the backend may not recognise any more. */
   readonly mayExpire: boolean
+  /** Whether it gives up what may be stored sooner than to send it again unrecognised. */
+  readonly failsUnknown: boolean
+  /** Whether what it accepts lies on a disk, and outlives its process. */
+  readonly isSpooled: boolean
 }
 
 /** One record that the program handed over. Its number is its payload's first four bytes. */
@@ -32,6 +36,8 @@ export interface RecordFact {
   readonly call: CallFact
   /** When the last batch that it was in was released: a place in the order of all that happened; 0 while none was. */
   releasedAt: number
+  /** A failure of it was told apart from its call. */
+  isRefused: boolean
   /** A later call that sent it again after a failure. */
   resend: CallFact | undefined
 }
@@ -66,6 +72,8 @@ export interface FailureFact {
   readonly lane: Lane
   readonly error: PublishFailedError
   readonly atMs: number
+  /** Its process was killed before everything of it was written down: the next one may tell it again, or deliver its records. */
+  mayReturn: boolean
 }
 
 /** A flush, and what had been called before it. */
@@ -75,6 +83,8 @@ export interface FlushFact {
   readonly before: number
   /** Not a number while it has not ended. */
   endedMs: number
+  /** It failed, or its process has ended before. */
+  isCut: boolean
 }
 
 /** All that the program did and heard. */
@@ -84,6 +94,10 @@ export class ProgramHistory {
   readonly failures: FailureFact[] = []
   readonly flushes: FlushFact[] = []
   readonly lanes: Lane[] = []
+  /** Numbers of the records that lie among the refused ones of a spool in the end. */
+  readonly aside: number[] = []
+  /** How many records of a spool were said to be possibly doubled. */
+  possiblyDoubled = 0
   #now = 0
 
   /** The next place in the order of all that happens. */
@@ -100,6 +114,8 @@ export class ProgramHistory {
       shards: 1,
       requestLength: 1000,
       mayExpire: false,
+      failsUnknown: false,
+      isSpooled: false,
       isOrderedByKey: false,
       ...traits,
     }
@@ -124,6 +140,7 @@ export class ProgramHistory {
         route: "",
         call,
         releasedAt: 0,
+        isRefused: false,
         resend: undefined,
       }
       records.push(record)
