@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { FaultProxy } from "./fault-proxy.ts"
-import { probeNats } from "./nats-probe.ts"
+import { probeNats, probePlacement } from "./nats-probe.ts"
 import type { NatsProgram } from "./nats-program.ts"
 import { natsProgram } from "./nats-program.ts"
 import { freePorts } from "./ports.ts"
@@ -72,8 +72,10 @@ async function planNats(
     prepare: async () => {
       await Promise.all(nodes.map(configure))
     },
-    probe: async (asked) => {
+    probe: async (asked, running) => {
       await Promise.all(asked.map((index) => probeNats(clientPorts[index] ?? 0, { user, password })))
+      const whole = count > 1 && running.length === count
+      if (whole) await probePlacement(clientPorts[0] ?? 0, { user, password }, count)
     },
   }
 }

@@ -18,7 +18,7 @@ const outageMs = { direct: process.env.MILLRACE_LONG === "1" ? 10_000 : 5_000, b
 /** Of the background producer in an outage. Its memory may be a fifth more than that (A-25). */
 const bufferBytes = 8 << 20
 
-/** By how much a process under load grows beside its buffers: young objects, and errors that this test keeps. */
+/** By how much a process under load grows beside its buffers: young objects, and the promises that this test keeps. */
 const processBytes = 64 << 20
 
 export function sendingChapter(rig: BrokerRig): void {
@@ -89,6 +89,7 @@ export function sendingChapter(rig: BrokerRig): void {
           // In the background the waits between attempts do not grow.
           retries: 2_000,
           background: { maxBufferBytes: bufferBytes, failureMode: "failImmediately" },
+          note: (error) => (error as MillraceError).kind,
         })
         const padding = ".".repeat(buffered ? 1_000 : 0)
         sending.send(encode("r0"))
@@ -106,7 +107,7 @@ export function sendingChapter(rig: BrokerRig): void {
         await rig.server.start()
         await settlesWithin("what was sent in the outage", sending.settled(), 60_000)
         assert.ok(attempts <= mostAttempts, `${attempts} attempts to connect`)
-        const refusals = new Set(sending.failures.map((error) => (error as MillraceError).kind))
+        const refusals = new Set(sending.failures)
         assert.deepEqual([...refusals], buffered ? ["buffer-full"] : [])
         if (buffered) assert.ok(grown < bufferBytes * 1.2 + processBytes, `the process grew by ${grown >> 20} MiB`)
         const stored = (await rig.stored(topic)).map((one) => Number(one.slice(1).replace(/\.+$/, "")))

@@ -11,14 +11,20 @@ export class Sending {
   /** Rejections of direct sends and of sends that were not accepted, and what `onError` was told. */
   readonly failures: unknown[] = []
   #unsettled: Promise<unknown>[] = []
+  readonly #note: (error: unknown) => unknown
 
   constructor(
     topic: Topic,
     way: WayToSend,
-    options: Omit<ProducerOptions, "background"> & { readonly background?: BackgroundOptions } = {},
+    options: Omit<ProducerOptions, "background"> & {
+      readonly background?: BackgroundOptions
+      /** What is kept of a failure, where there are too many to keep them whole. */
+      readonly note?: (error: unknown) => unknown
+    } = {},
   ) {
-    const { background, ...rest } = options
-    const onError = (error: PublishFailedError): void => void this.failures.push(error)
+    const { background, note, ...rest } = options
+    this.#note = note ?? ((error) => error)
+    const onError = (error: PublishFailedError): void => void this.failures.push(this.#note(error))
     this.producer = topic.producer(way === "direct" ? rest : { ...rest, background: { onError, ...background } })
   }
 
@@ -39,6 +45,6 @@ export class Sending {
   }
 
   #watch(sent: Promise<unknown>): void {
-    this.#unsettled.push(sent.catch((error: unknown) => this.failures.push(error)))
+    this.#unsettled.push(sent.catch((error: unknown) => this.failures.push(this.#note(error))))
   }
 }
