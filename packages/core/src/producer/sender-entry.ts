@@ -31,6 +31,8 @@ export interface Entry<B extends SenderBatch> {
   identity: Identity | undefined
   /** It goes out again although it may be stored and cannot be recognised. */
   doubtful: boolean
+  /** It has done so at least once: whatever ends it, an earlier attempt may have stored it. */
+  wasDoubtful: boolean
   firstSentMs: number
   deadlineMs: number
   error: MillraceError | undefined
@@ -48,6 +50,7 @@ export function newEntry<B extends SenderBatch>(batch: B): Entry<B> {
     unknown: false,
     identity: undefined,
     doubtful: false,
+    wasDoubtful: false,
     firstSentMs: 0,
     deadlineMs: 0,
     error: undefined,
@@ -56,7 +59,7 @@ export function newEntry<B extends SenderBatch>(batch: B): Entry<B> {
 
 /** The error as it ends the batch: once an attempt ended in the dark, the last one's refusal does not make it light. */
 export function truthful<B extends SenderBatch>(entry: Entry<B>, error: MillraceError): MillraceError {
-  return entry.unknown ? doubted(error) : error
+  return entry.unknown || entry.wasDoubtful ? doubted(error) : error
 }
 
 /** The error of records that an earlier attempt may have stored. */

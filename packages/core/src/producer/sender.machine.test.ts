@@ -150,6 +150,23 @@ test("a held batch lets nobody pass; a dropped one fails and takes no number", (
   assert.deepEqual(bench.out(), ["b 0/0"])
 })
 
+test("the time of an attempt that is held does not run before it begins", () => {
+  const bench = new Bench({ attemptTimeoutMs: 1000 }).add(new TestBatch("a"))
+  const [append] = bench.machine.dispatch(bench.nowMs, bench.identities)
+  assert.equal(append?.kind, "append")
+  const { entry } = append as Append
+  bench.machine.hold(entry)
+  assert.equal(bench.machine.wakeAtMs, undefined)
+  bench.after(5000)
+  assert.equal(entry.state, "inFlight")
+  bench.machine.begin(entry, bench.nowMs)
+  assert.equal(bench.machine.wakeAtMs, 6000)
+  bench.after(999)
+  assert.equal(entry.state, "inFlight")
+  bench.after(1)
+  assert.notEqual(entry.state, "inFlight")
+})
+
 test("nothing new goes out too far from the oldest batch in doubt, also when those between are stored", () => {
   const bench = new Bench({ maxInFlight: 3 }).add(...batches(a, b, c, d))
   assert.deepEqual(bench.out(), ["a 0/0", "b 0/1", "c 0/2"])

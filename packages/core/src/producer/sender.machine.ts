@@ -98,7 +98,7 @@ export class SenderMachine<B extends SenderBatch> {
       left--
       if (entry.deadlineMs < earliest) earliest = entry.deadlineMs
     }
-    return earliest
+    return earliest === Number.POSITIVE_INFINITY ? undefined : earliest
   }
 
   enqueue(batch: B): void {
@@ -127,6 +127,17 @@ export class SenderMachine<B extends SenderBatch> {
     const batches = this.#unnumbered
     if (batches.length > 0) this.#unnumbered = []
     return batches
+  }
+
+  /** Something has to be done before an attempt can go out: its time does not run until then. */
+  hold(entry: Entry<B>): void {
+    entry.deadlineMs = Number.POSITIVE_INFINITY
+  }
+
+  /** A held attempt goes out only now. */
+  begin(entry: Entry<B>, nowMs: number): void {
+    if (entry.attempt === 1) entry.firstSentMs = nowMs
+    entry.deadlineMs = nowMs + this.#settings.attemptTimeoutMs
   }
 
   /** The answer to `split`: two batches take the place of one. */
@@ -349,6 +360,7 @@ export class SenderMachine<B extends SenderBatch> {
   #doubt(entry: Entry<B>): boolean {
     if (this.#settings.onExpired !== "resend") return false
     entry.doubtful = true
+    entry.wasDoubtful = true
     return true
   }
 

@@ -1,7 +1,14 @@
 /** Batches of an earlier process, as the sender's machine takes them up. */
 import assert from "node:assert/strict"
 import { test } from "node:test"
-import { ConnectionError, FencedError, type Identity, type MillraceError, SequenceError } from "@millrace/contract"
+import {
+  ConnectionError,
+  DiskFullError,
+  FencedError,
+  type Identity,
+  type MillraceError,
+  SequenceError,
+} from "@millrace/contract"
 import { SenderMachine } from "./sender.machine.ts"
 import type { IdentityView, SenderCommand, SenderSettings } from "./sender-command.ts"
 import type { SenderBatch } from "./sender-entry.ts"
@@ -108,6 +115,16 @@ for (const [what, error] of [
     }
   })
 }
+
+test("one that goes out in doubt and then fails for good is told as unknown, whatever it fails with", () => {
+  const sender = machine()
+  sender.restore(batch("a"), { identity: { ...old, sequence: 5 }, firstSentMs: 0 })
+  const entry = entryOf(sender.dispatch(0, view(undefined)), "a")
+  sender.step({ kind: "failed", entry, attempt: entry.attempt, error: new SequenceError("expected 0"), nowMs: 1 })
+  assert.deepEqual(sent(sender.dispatch(1, view(undefined))), ["identify"])
+  const [failure] = sender.step({ kind: "unidentified", error: new DiskFullError("no room"), nowMs: 2 })
+  assert.equal(failure?.kind === "fail" ? failure.error.outcome : failure?.kind, "unknown")
+})
 
 test("beyond its window a batch goes out in doubt", () => {
   const sender = machine({ sequenced: false, maxInFlight: 1 })

@@ -249,9 +249,13 @@ export class Sender implements IdentityUser {
     const written = journal?.dispatching(batch, { lineage, identity })
     if (written === undefined) this.#dispatch(entry, attempt, identity)
     else {
+      this.#machine.hold(entry)
       written.then(
         () => {
-          if (entry.state === "inFlight" && entry.attempt === attempt) this.#dispatch(entry, attempt, identity)
+          if (entry.state !== "inFlight" || entry.attempt !== attempt) return
+          this.#machine.begin(entry, this.#nowMs())
+          this.#setTimer()
+          this.#dispatch(entry, attempt, identity)
         },
         (error) => this.#run({ kind: "failed", entry, attempt, error: millraceError(error), nowMs: this.#nowMs() }),
       )
