@@ -72,9 +72,9 @@ async function planNats(
     prepare: async () => {
       await Promise.all(nodes.map(configure))
     },
-    probe: async (asked, running) => {
+    probe: async (asked) => {
       await Promise.all(asked.map((index) => probeNats(clientPorts[index] ?? 0, { user, password })))
-      const whole = count > 1 && running.length === count
+      const whole = count > 1 && asked.length === count
       if (whole) await probePlacement(clientPorts[0] ?? 0, { user, password }, count)
     },
   }
