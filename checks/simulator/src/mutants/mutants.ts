@@ -38,7 +38,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: "an unknown outcome becomes rejected",
     file: "producer/sender-entry.ts",
-    find: "  return entry.unknown ? doubted(error) : error\n",
+    find: "  return entry.unknown || entry.wasDoubtful ? doubted(error) : error\n",
     replace: "  return error\n",
   },
   {
