@@ -134,12 +134,6 @@ export const mutants: readonly Mutant[] = [
       "    written?.catch(() => {})\n    if (written === undefined || written !== undefined) this.#dispatch(entry, attempt, identity)\n",
   },
   {
-    name: "let a second attempt pass the journal",
-    file: "spool/dispatch-log.ts",
-    find: "return this.#writing.get(batch)\n",
-    replace: "return undefined\n",
-  },
-  {
     name: "take what was read for delivered",
     file: "spool/lane-progress.ts",
     find: "remaining: Number(end - this.readEnd) - done }",
