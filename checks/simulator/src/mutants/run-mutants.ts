@@ -59,7 +59,7 @@ function reasonOf({ message }: Error): string {
   return message.split("\n").find((line) => line.startsWith("Error: ")) ?? message
 }
 
-/** Looks for the first seed that notices a mutant. @throws Error when the mutant cannot be made, with the reason */
+/** Looks for the first seed that notices a mutant. @internal @throws Error when the mutant cannot be made, with the reason */
 export function catchMutant({ name }: Mutant, seeds: number): Promise<Catch | undefined> {
   const child = spawn(process.execPath, [fileURLToPath(childUrl()), name, String(seeds)], {
     stdio: ["ignore", "pipe", "pipe"],

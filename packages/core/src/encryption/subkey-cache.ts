@@ -1,7 +1,7 @@
 import type { Buffer } from "node:buffer"
 import type { KeyObject } from "node:crypto"
 
-/** Subkeys that are kept for the next record; more producers than that at once are derived again. */
+/** Subkeys that are kept for the next record; more producers than that at once are derived again. @internal */
 export const subkeysKept = 1024
 
 /** A subkey, and the associated data of its last topic. */

@@ -46,7 +46,7 @@ export interface Observation {
   readonly producers: readonly ObservedProducer[]
 }
 
-/** A larger report is not sent. */
+/** A larger report is not sent. @internal */
 export const largestReportBytes: number = 65_536
 
 const version = 1
