@@ -10,34 +10,17 @@ import {
   RecordTooLargeError,
   TimeoutError,
 } from "@millrace/contract"
-import { seededRandom, VirtualClock } from "@millrace/runtime"
-import { type Client, openClient } from "../client/client.ts"
+import type { VirtualClock } from "@millrace/runtime"
 import type { Topic } from "../client/topic.ts"
 import type { BackgroundOptions } from "./background-options.ts"
-import { FakeBackend, fakeManifest } from "./fake-backend.test-support.ts"
+import { fakeManifest } from "./fake-backend.test-support.ts"
 import type { Producer } from "./producer.ts"
 import type { ProducerOptions } from "./producer-options.ts"
 import { PublishFailedError } from "./publish-failed.ts"
+import { bytes, numbered, rig } from "./sending-rig.test-support.ts"
 
-interface Rig {
-  readonly clock: VirtualClock
-  readonly backend: FakeBackend
-  readonly client: Client
-  readonly topic: Topic
-}
-
-function rig(options: { partitions?: number; manifest?: ReturnType<typeof fakeManifest>; create?: boolean } = {}): Rig {
-  const clock = new VirtualClock()
-  const backend = new FakeBackend(clock, options.manifest)
-  if (options.create !== false) backend.create("t", options.partitions ?? 1)
-  const client = openClient(backend.session, {}, { clock, random: seededRandom(1) })
-  return { clock, backend, client, topic: client.stream("s").topic("t") }
-}
-
-const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
 const texts = (records: readonly { payload: Uint8Array | null }[]): string[] =>
   records.map(({ payload }) => new TextDecoder().decode(payload ?? undefined))
-const numbered = (count: number, from = 0): string[] => Array.from({ length: count }, (_, i) => `r${from + i}`)
 
 function background(topic: Topic, options: BackgroundOptions = {}, more: ProducerOptions = {}): Producer {
   return topic.producer({ ...more, background: options })

@@ -5,10 +5,10 @@ import { NotFoundError, TimeoutError } from "@millrace/contract"
 import { VirtualClock } from "@millrace/runtime"
 import type { BackgroundOptions } from "./background-options.ts"
 import { BufferBudget } from "./buffer-budget.ts"
-import { bytes, failed, numbered, type Rig, rig, run, text } from "./direct.test-support.ts"
 import type { Producer } from "./producer.ts"
 import type { ProducerOptions } from "./producer-options.ts"
 import { PublishFailedError } from "./publish-failed.ts"
+import { bytes, failed, numbered, type Rig, rig, run, text } from "./sending-rig.test-support.ts"
 
 function background({ topic }: Rig, options: BackgroundOptions = {}, more: ProducerOptions = {}): Producer {
   return topic.producer({ ...more, background: options })

@@ -13,9 +13,9 @@ import {
 } from "@millrace/contract"
 import { seededRandom, VirtualClock } from "@millrace/runtime"
 import { openClient } from "../client/client.ts"
-import { bytes, failed, lasting, numbered, type Rig, refuse, rig, run, text } from "./direct.test-support.ts"
 import { FakeBackend, type Fate, fakeManifest } from "./fake-backend.test-support.ts"
 import { PublishFailedError } from "./publish-failed.ts"
+import { bytes, failed, lasting, numbered, type Rig, refuse, rig, run, text } from "./sending-rig.test-support.ts"
 
 /** The times at which appends went out. */
 function timed(rigged: Rig, fate: (append: number) => Fate): number[] {

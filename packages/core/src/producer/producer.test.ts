@@ -14,30 +14,14 @@ import {
   UnsupportedError,
 } from "@millrace/contract"
 import { seededRandom, VirtualClock } from "@millrace/runtime"
-import { type Client, openClient } from "../client/client.ts"
+import { openClient } from "../client/client.ts"
 import type { Topic } from "../client/topic.ts"
 import type { SendResult } from "./confirmation.ts"
 import { FakeBackend, type Fate, fakeManifest } from "./fake-backend.test-support.ts"
 import type { ProducerOptions } from "./producer-options.ts"
 import { PublishFailedError } from "./publish-failed.ts"
+import { bytes, numbered, rig } from "./sending-rig.test-support.ts"
 
-interface Rig {
-  readonly clock: VirtualClock
-  readonly backend: FakeBackend
-  readonly client: Client
-  readonly topic: Topic
-}
-
-function rig(options: { partitions?: number; manifest?: ReturnType<typeof fakeManifest>; create?: boolean } = {}): Rig {
-  const clock = new VirtualClock()
-  const backend = new FakeBackend(clock, options.manifest)
-  if (options.create !== false) backend.create("t", options.partitions ?? 1)
-  const client = openClient(backend.session, {}, { clock, random: seededRandom(1) })
-  return { clock, backend, client, topic: client.stream("s").topic("t") }
-}
-
-const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
-const numbered = (count: number, from = 0): string[] => Array.from({ length: count }, (_, i) => `r${from + i}`)
 const offsets = (result: SendResult): [number, bigint, number][] =>
   result.confirmations.map(({ partition, baseOffset, count }) => [partition, baseOffset, count])
 

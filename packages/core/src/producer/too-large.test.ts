@@ -2,8 +2,8 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
 import { type MillraceError, RecordTooLargeError } from "@millrace/contract"
-import { bytes, failed, numbered, rig, run, text } from "./direct.test-support.ts"
 import { PublishFailedError } from "./publish-failed.ts"
+import { bytes, failed, numbered, rig, run, text } from "./sending-rig.test-support.ts"
 
 test("of sends that share a request, the one that is too large fails alone, with its size and the limit", async () => {
   const { backend, topic, clock } = rig()

@@ -10,8 +10,6 @@ import { appendOffsets } from "./offset-runs.ts"
 export class DispatchLog implements BatchJournal {
   readonly #journal: Journal
   readonly #clock: Clock
-  /** What is not stored yet: no attempt of these batches may go out before. */
-  readonly #writing = new WeakMap<PendingBatch, Promise<void>>()
 
   constructor(journal: Journal, clock: Clock) {
     this.#journal = journal
@@ -24,7 +22,7 @@ export class DispatchLog implements BatchJournal {
   ): Promise<void> | undefined {
     const { identity, lineage } = under
     if (batch.ordinal !== -1) {
-      if (isSame(batch.numberedAs, identity)) return this.#writing.get(batch)
+      if (isSame(batch.numberedAs, identity)) return undefined
       this.#journal.note({ kind: "void", ordinals: [batch.ordinal] })
     }
     const { stamp } = batch
@@ -37,7 +35,7 @@ export class DispatchLog implements BatchJournal {
     })
     batch.ordinal = this.#journal.takeOrdinal()
     batch.numberedAs = identity
-    const written = this.#journal.dispatch({
+    return this.#journal.dispatch({
       ordinal: batch.ordinal,
       lane,
       lineage,
@@ -51,13 +49,6 @@ export class DispatchLog implements BatchJournal {
       sentMicros: this.#clock.nowMicros(),
       runs,
     })
-    this.#writing.set(batch, written)
-    // Of a failure every attempt hears that waits for it.
-    const isWritten = (): void => {
-      if (this.#writing.get(batch) === written) this.#writing.delete(batch)
-    }
-    written.then(isWritten, isWritten)
-    return written
   }
 
   settled(batch: PendingBatch): void {

@@ -1,14 +1,15 @@
-/** A topic over a backend in memory with a virtual clock, and what tests of direct sending ask of it. */
+/** A topic over a backend in memory with a virtual clock, and what tests of sending ask of it. */
 import assert from "node:assert/strict"
 import { DiskFullError, type Manifest, MillraceError } from "@millrace/contract"
 import { seededRandom, VirtualClock } from "@millrace/runtime"
-import { openClient } from "../client/client.ts"
+import { type Client, openClient } from "../client/client.ts"
 import type { Topic } from "../client/topic.ts"
 import { FakeBackend, type Fate } from "./fake-backend.test-support.ts"
 
 export interface Rig {
   readonly clock: VirtualClock
   readonly backend: FakeBackend
+  readonly client: Client
   readonly topic: Topic
   /** The same topic through a client of its own. */
   other(): Topic
@@ -18,11 +19,10 @@ export function rig(options: { partitions?: number; manifest?: Manifest; create?
   const clock = new VirtualClock()
   const backend = new FakeBackend(clock, options.manifest)
   if (options.create !== false) backend.create("t", options.partitions ?? 1)
-  const open = (): Topic =>
-    openClient(backend.session, {}, { clock, random: seededRandom(1) })
-      .stream("s")
-      .topic("t")
-  return { clock, backend, topic: open(), other: open }
+  const open = (): Client => openClient(backend.session, {}, { clock, random: seededRandom(1) })
+  const topicOf = (client: Client): Topic => client.stream("s").topic("t")
+  const client = open()
+  return { clock, backend, client, topic: topicOf(client), other: () => topicOf(open()) }
 }
 
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
