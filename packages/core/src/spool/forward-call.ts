@@ -4,6 +4,7 @@ import type { BatchOutcome } from "../producer/batch-outcome.ts"
 import { Call } from "../producer/call.ts"
 import { balanced, partitionOf } from "../producer/routing.ts"
 import { toOutgoing } from "../producer/send-call.ts"
+import { doubted } from "../producer/sender-entry.ts"
 import type { OutgoingRecord, SendableRecord } from "../record/outgoing-record.ts"
 import { payloadBytesOf } from "../record/record-size.ts"
 import { type OffsetRun, sliceRuns } from "./offset-runs.ts"
@@ -18,6 +19,15 @@ export interface ForwardOwner {
   onSettled(call: ForwardCall, failed: boolean): void
 }
 
+/** What goes on its way together. */
+export interface ForwardContent {
+  readonly records: readonly SendableRecord[]
+  /** The records' offsets, in their order. */
+  readonly runs: readonly OffsetRun[]
+  /** An earlier process may have stored them, and nothing can tell: whatever they fail with leaves that open. */
+  readonly inDoubt?: boolean
+}
+
 /** Records of one lane on their way to the backend, each known by its offset in the spool. */
 export class ForwardCall extends Call {
   override readonly isExact: boolean = true
@@ -26,21 +36,18 @@ export class ForwardCall extends Call {
   readonly payloadBytes: number
   readonly highestPartition: number
   readonly #runs: readonly OffsetRun[]
+  readonly #isInDoubt: boolean
   #records: readonly SendableRecord[]
   #openParts = 0
   #isTaken = false
   #hasFailed = false
 
-  /** @param runs The records' offsets, in their order. */
-  constructor(
-    owner: ForwardOwner,
-    content: { readonly records: readonly SendableRecord[]; readonly runs: readonly OffsetRun[] },
-    startedMs: number,
-  ) {
+  constructor(owner: ForwardOwner, content: ForwardContent, startedMs: number) {
     super(owner.name, balanced, startedMs)
     this.owner = owner
     this.#records = content.records
     this.#runs = content.runs
+    this.#isInDoubt = content.inDoubt === true
     this.count = content.records.length
     let bytes = 0
     let highest = -1
@@ -106,7 +113,8 @@ export class ForwardCall extends Call {
 
   #give(index: number, records: readonly OutgoingRecord[], error: MillraceError): void {
     this.#hasFailed = true
-    this.owner.onFailed(this.runsOf(index, records.length), records, error)
+    const failure = this.#isInDoubt ? doubted(error) : error
+    this.owner.onFailed(this.runsOf(index, records.length), records, failure)
   }
 
   #closePart(): void {

@@ -3,7 +3,7 @@ import type { Clock } from "@millrace/runtime"
 import type { Publisher } from "../producer/publisher.ts"
 import { toOutgoing } from "../producer/send-call.ts"
 import type { PreparedRecord, SendableRecord } from "../record/outgoing-record.ts"
-import { ForwardCall } from "./forward-call.ts"
+import { ForwardCall, type ForwardContent } from "./forward-call.ts"
 import type { Journal } from "./journal.ts"
 import type { Dispatch } from "./journal-entry.ts"
 import type { SpoolLane } from "./lane.ts"
@@ -173,7 +173,7 @@ export class Recovery {
     if (this.#context.onExpired === "resend") {
       this.#void(course)
       this.#context.onDoubt(records.length)
-      this.#forward({ records, runs: content.runs })
+      this.#forward({ records, runs: content.runs, inDoubt: true })
       return
     }
     // It keeps its place in the journal until somebody has it: without that a next process would take it for new.
@@ -184,7 +184,7 @@ export class Recovery {
     this.#lane.onFailed(content.runs, outgoing, error)
   }
 
-  #forward(content: { readonly records: readonly SendableRecord[]; readonly runs: readonly OffsetRun[] }): void {
+  #forward(content: ForwardContent): void {
     const call = new ForwardCall(this.#lane, content, this.#context.clock.monotonicMs())
     this.#context.publisher.take(call)
     this.#context.publisher.dispatch(call)

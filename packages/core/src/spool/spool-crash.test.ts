@@ -1,7 +1,7 @@
 /** What a spool promises when processes are killed: at every step, and at random ones over a backend that loses and delays. */
 import assert from "node:assert/strict"
 import { test } from "node:test"
-import { ConnectionError, type Manifest } from "@millrace/contract"
+import { ConnectionError, type Manifest, PermissionError } from "@millrace/contract"
 import { seededRandom } from "@millrace/runtime"
 import fc from "fast-check"
 import { type Fate, fakeManifest } from "../producer/fake-backend.test-support.ts"
@@ -225,6 +225,25 @@ test("a backend that recognises nothing may have a record twice, which is counte
   assert.equal(second.producer.spool.depth().possiblyDoubled, 1)
   const stored = [0, 1, 2].flatMap((partition) => rig.backend.texts("t", partition))
   assert.deepEqual(stored, ["k0 0", "k0 0"])
+  await rig.run(second.producer.shutdown())
+})
+
+test("what goes out again in doubt and is then refused for good is told as unknown", async () => {
+  const rig = newRig(byIds)
+  rig.backend.fate = () => ({ outcome: "lose" })
+  const first = rig.live()
+  await rig.run(first.producer.send(bytes("k0 0"), { key: "k0" }))
+  await rig.until(() => rig.backend.appends.length > 0)
+  first.process.isDead = true
+  await rig.clock.advance(200_000)
+  rig.backend.fate = () => ({ outcome: "refuse", error: new PermissionError("writing is not allowed") })
+  const failures: PublishFailedError[] = []
+  const second = rig.live({ onError: (error) => void failures.push(error) })
+  await rig.run(second.producer.flush())
+  assert.deepEqual(
+    failures.map(({ outcome }) => outcome),
+    ["unknown"],
+  )
   await rig.run(second.producer.shutdown())
 })
 
