@@ -64,8 +64,14 @@ export async function javaOffsets(url: string, group: string): Promise<Map<strin
   )
 }
 
+/** Longer than any run of the program: one that waits for a topic that does not exist would not end by itself. */
+const deadlineMs = 90_000
+
 async function lines(args: readonly string[], input = ""): Promise<string[]> {
-  const { stdout } = await runJava(source, args, { input: Buffer.from(input) })
+  const { stdout } = await runJava(source, args, {
+    input: Buffer.from(input),
+    signal: AbortSignal.timeout(deadlineMs),
+  })
   return stdout
     .toString()
     .split("\n")

@@ -11,7 +11,7 @@ import { text } from "../rig/records.ts"
 const need = await serverNeed("nats")
 
 describe("NATS across clients", { skip: need === undefined ? false : `needs nats: ${need}` }, () => {
-  const run = process.pid.toString(36)
+  const run = `run${process.pid}`
   let client: Client
   let foreign: NatsConnection
   before(async () => {
