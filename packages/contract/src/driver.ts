@@ -8,6 +8,7 @@
  * - After `close` every pending call has settled, and later ones fail with `ClosedError`.
  */
 import type { MillraceError } from "./error.ts"
+import type { TopicFilter } from "./filter/filter.ts"
 import type { Compression, Durability, Manifest } from "./manifest.ts"
 import type { Anchor, Claim, Lineage, Position, TopicName, TopicPartition, Watermarks } from "./position.ts"
 import type { BatchWriter, EncodedBatch, SealedBatch } from "./record.ts"
@@ -174,6 +175,11 @@ export interface AppendResult {
 
 export interface ReaderOptions {
   readonly isolation: "committed" | "uncommitted"
+  /**
+   * Only where the manifest's `read.filters` is "server": batches hold only the records that the topic's filter selects, and `nextOffset`
+   * covers all that were examined, also when none was selected. A topic that is not named is read as it is.
+   */
+  readonly filters?: readonly TopicFilter[]
 }
 
 export interface ReadPosition extends Position {

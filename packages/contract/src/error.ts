@@ -77,6 +77,8 @@ export interface ErrorContext {
   readonly group?: string
   readonly consumer?: string
   readonly offset?: bigint
+  /** The first offset behind what cannot be read at `offset`, where that is known. */
+  readonly nextOffset?: bigint
   readonly [detail: string]: unknown
 }
 

@@ -67,6 +67,39 @@ export {
   TimeoutError,
   UnsupportedError,
 } from "./error.ts"
+export { readCbor } from "./filter/cbor.ts"
+export { checkFilter } from "./filter/check.ts"
+export type {
+  CheckedFilter,
+  ContainsTest,
+  EqualityTest,
+  Filter,
+  FilterCodec,
+  FilterCoercion,
+  FilterExpression,
+  FilterLimits,
+  FilterPlace,
+  FilterScalar,
+  FilterTest,
+  MembershipTest,
+  OrderTest,
+  PresenceTest,
+  TextTest,
+  TopicFilter,
+} from "./filter/filter.ts"
+export { filterLimits } from "./filter/filter.ts"
+export { filterText, parseFilterText } from "./filter/filter-text.ts"
+export type {
+  ExplainedNode,
+  FilterExplanation,
+  FilterJudgement,
+  FilterProgram,
+  FilterRecord,
+  FilterVerdict,
+} from "./filter/program.ts"
+export { compileFilter } from "./filter/program.ts"
+export type { FilterReason, RecordSource } from "./filter/record-view.ts"
+export { errorAt, Selection } from "./filter/selection.ts"
 export { formatHeaderKinds, headerKindsName, parseHeaderKinds } from "./header-kinds.ts"
 export type { HeaderKind } from "./header-value.ts"
 export { HeaderValue, headerKindCodes, hex } from "./header-value.ts"

@@ -46,6 +46,7 @@ export interface Manifest {
     readonly originTimestamp: "always" | "given" | "only"
     /** Whether every record comes back with its id, or only with one that the caller gave or a resend carried. */
     readonly ids: "all" | "given"
+    /** Where filters are evaluated: next to the log, so that only what is selected crosses over, or by the core in the client. */
     readonly filters: "server" | "client"
   }
   readonly catalog: {
