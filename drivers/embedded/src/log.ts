@@ -90,9 +90,12 @@ export class EmbeddedLog implements PartitionLog {
     }
   }
 
-  openReader(_options: ReaderOptions): LogReader {
+  openReader({ filters = [] }: ReaderOptions): LogReader {
     if (this.#closed) throw new ClosedError("the session is closed")
-    const reader = new EmbeddedReader(this.#channel, ++this.#lastReader, (ended) => this.#readers.delete(ended))
+    const reader = new EmbeddedReader(this.#channel, ++this.#lastReader, {
+      closed: (ended) => this.#readers.delete(ended),
+      filters,
+    })
     this.#readers.add(reader)
     return reader
   }

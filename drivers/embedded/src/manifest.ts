@@ -35,7 +35,7 @@ export const embeddedManifest: Manifest = deepFreeze({
     durability: ["synced", "written"],
     compression: ["none"],
   },
-  read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
+  read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "server" },
   catalog: {
     streams: "objects",
     groups: "objects",

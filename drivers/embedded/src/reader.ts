@@ -1,16 +1,21 @@
 import {
   type Claim,
   ClosedError,
+  type EncodedBatch,
   errorFromWire,
   type LogReader,
   type PartitionRead,
   type ReadLimits,
   type ReadPosition,
+  type TopicFilter,
 } from "@millrace/contract"
 import { BatchBody } from "./batch/batch-body.ts"
 import { StoredBatch } from "./batch/encoded-batch.ts"
+import { PickedBatch } from "./batch/picked-batch.ts"
 import type { Channel } from "./channel.ts"
-import type { PollAnswer, ReaderNext, ReaderSet, SlotPosition, SlotRead } from "./engine/readers.ts"
+import type { ReadBatch } from "./engine/read-batches.ts"
+import type { SlotPosition, SlotRead } from "./engine/reader-slot.ts"
+import type { PollAnswer, ReaderNext, ReaderSet } from "./engine/readers.ts"
 
 interface Slot {
   readonly slot: number
@@ -29,14 +34,23 @@ export class EmbeddedReader implements LogReader {
   readonly #channel: Channel
   readonly #id: number
   readonly #closed: (reader: EmbeddedReader) => void
+  readonly #filters: readonly TopicFilter[]
   #slots: Slot[] = []
   #lastSlot = 0
   #ended = false
 
-  constructor(channel: Channel, id: number, closed: (reader: EmbeddedReader) => void) {
+  constructor(
+    channel: Channel,
+    id: number,
+    {
+      closed,
+      filters,
+    }: { readonly closed: (reader: EmbeddedReader) => void; readonly filters: readonly TopicFilter[] },
+  ) {
     this.#channel = channel
     this.#id = id
     this.#closed = closed
+    this.#filters = filters
   }
 
   set(positions: readonly ReadPosition[]): void {
@@ -51,7 +65,8 @@ export class EmbeddedReader implements LogReader {
       fresh.push({ slot, stream, topic, partition, offset, lineage })
       return { slot, position, claim: position.claim, offset, failed: false }
     })
-    const args: ReaderSet = { reader: this.#id, slots: this.#slots.map(({ slot }) => slot), fresh }
+    const slots = this.#slots.map(({ slot }) => slot)
+    const args: ReaderSet = { reader: this.#id, slots, fresh, filters: this.#filters }
     // A failure of the worker reaches the owner through `next`.
     this.#channel.call("reader.set", args, { background: true }).catch(() => {})
   }
@@ -88,12 +103,16 @@ function partitionRead(slot: Slot, read: SlotRead, buffers: readonly ArrayBuffer
     return { stream, topic, partition, error: errorFromWire(read.error) }
   }
   slot.offset = read.nextOffset
-  const batches = read.batches.map(
-    ({ buffer, start, bytes, base, timestampMicros }) =>
-      new StoredBatch(new BatchBody(buffers[buffer] as ArrayBuffer, start, bytes), { base, timestampMicros }),
-  )
+  const batches = read.batches.map((batch) => encodedBatch(batch, buffers))
   const claim = slot.claim === undefined ? {} : { claim: slot.claim }
   return { stream, topic, partition, lineage, batches, nextOffset: read.nextOffset, head: read.head, ...claim }
+}
+
+/** A batch of an answer, over the answer's buffers. */
+export function encodedBatch(batch: ReadBatch, buffers: readonly ArrayBuffer[]): EncodedBatch {
+  const { buffer, start, bytes, picked } = batch
+  const body = new BatchBody(buffers[buffer] as ArrayBuffer, start, bytes)
+  return picked === undefined ? new StoredBatch(body, batch) : new PickedBatch(body, batch, picked)
 }
 
 /** Whether a new position is where the slot stands anyway. A failed partition begins anew. */

@@ -71,6 +71,18 @@ export class BatchBody {
     return new Uint8Array(this.#buffer, this.#start + position + 2, length)
   }
 
+  /** The stored bytes of a record, which mean the same in another batch, unless its id or time are the batch's. */
+  record(index: number): Uint8Array {
+    const end = this.#end(index)
+    const start = this.#begin(index)
+    return new Uint8Array(this.#buffer, this.#start + start, end - start)
+  }
+
+  /** All the bytes of the batch. */
+  get whole(): Uint8Array {
+    return new Uint8Array(this.#buffer, this.#start, this.bytes)
+  }
+
   /** @throws DecodeError when the header block is malformed. */
   headers(index: number): Headers {
     return this.#headers(index, false)

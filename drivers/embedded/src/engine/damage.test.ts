@@ -95,6 +95,29 @@ describe("damage", () => {
     }
   })
 
+  it("of one batch is told with the place where reading goes on, whatever its own row says", () => {
+    for (const sql of [
+      "UPDATE batch SET checksum = checksum + 1 WHERE base = 2",
+      "UPDATE batch SET count = count + 1 WHERE base = 2",
+      "UPDATE batch SET checksum = checksum + 1 WHERE base = 4",
+    ]) {
+      using store = new EngineFixture()
+      const topic = store.createTopic()
+      for (let i = 0; i < 3; i++) store.appendMany(topic, 2)
+      tamper(store, sql)
+      const base = sql.endsWith("4") ? 4n : 2n
+      assert.throws(
+        () => store.read(topic, base),
+        (error: Error & { context?: { offset?: bigint; nextOffset?: bigint } }) => {
+          assert.deepEqual([error.context?.offset, error.context?.nextOffset], [base, base + 2n], sql)
+          return true
+        },
+      )
+      if (sql === "UPDATE batch SET checksum = checksum + 1 WHERE base = 2")
+        assert.equal(store.read(topic, 4n).batches[0]?.firstOffset, 4n)
+    }
+  })
+
   it("to counters is found by the check", () => {
     for (const sql of [
       "UPDATE log_state SET written = written + 1 WHERE producer = 0",

@@ -5,6 +5,7 @@ import { join } from "node:path"
 import {
   type AppendResult,
   batchId,
+  type EncodedBatch,
   errorFromWire,
   Headers,
   type Identity,
@@ -15,13 +16,13 @@ import {
   type WireRecord,
 } from "@millrace/contract"
 import { seededRandom, VirtualClock } from "@millrace/runtime"
-import { BatchBody } from "../batch/batch-body.ts"
 import { EmbeddedBatchWriter } from "../batch/batch-writer.ts"
-import { StoredBatch } from "../batch/encoded-batch.ts"
 import type { EmbeddedBatch } from "../batch/sealed-batch.ts"
 import { newSlabPools } from "../batch/slab.ts"
+import { encodedBatch } from "../reader.ts"
 import { Engine } from "./engine.ts"
-import type { PollAnswer, SlotRead } from "./readers.ts"
+import type { SlotRead } from "./reader-slot.ts"
+import type { PollAnswer } from "./readers.ts"
 import type { EngineReply } from "./request.ts"
 import { StoreDirectory } from "./store-directory.ts"
 
@@ -35,7 +36,7 @@ const poll: ReadLimits = { maxRecords: 1_000_000, maxBytes: 64 << 20, minRecords
 
 /** What a read gave for one partition. */
 export interface Got {
-  readonly batches: readonly StoredBatch[]
+  readonly batches: readonly EncodedBatch[]
   readonly nextOffset: bigint
   readonly head: bigint
 }
@@ -220,9 +221,6 @@ function wireRecord(record: Partial<WireRecord>): WireRecord {
 
 function decode(read: SlotRead, buffers: readonly ArrayBuffer[]): Got {
   if (read.error !== undefined) throw errorFromWire(read.error)
-  const batches = read.batches.map(
-    ({ buffer, start, bytes, base, timestampMicros }) =>
-      new StoredBatch(new BatchBody(buffers[buffer] as ArrayBuffer, start, bytes), { base, timestampMicros }),
-  )
+  const batches = read.batches.map((batch) => encodedBatch(batch, buffers))
   return { batches, nextOffset: read.nextOffset, head: read.head }
 }

@@ -1,7 +1,7 @@
 /** Reading a run of batches of one partition: their rows, then their bytes, in as few reads and buffers as possible. */
 import { CorruptionError, type MillraceError } from "@millrace/contract"
 import { missingSegment, type StoredRow, storedColumns, verifyBatch } from "./batch-store.ts"
-import { batchRowId, missingBatch, type PartitionState } from "./partition-state.ts"
+import { batchRowId, missingBatch, type PartitionState, readBatchRow } from "./partition-state.ts"
 import { storageError } from "./storage-error.ts"
 import type { Transaction } from "./transaction.ts"
 
@@ -22,6 +22,8 @@ export interface ReadBatch {
   readonly bytes: number
   readonly base: bigint
   readonly timestampMicros: bigint
+  /** Where only some records of the batch are there: their indexes in the whole. */
+  readonly picked?: Uint32Array
 }
 
 /** What a poll may still take from one partition. */
@@ -59,9 +61,32 @@ export function readRun(
       i = end
     }
   } catch (failure) {
-    return goOn(rows, batches, from, storageError(failure, "reading the log"))
+    const known = storageError(failure, "reading the log")
+    return goOn(
+      rows,
+      batches,
+      from,
+      withNext(transaction, { state, damaged: from.number + BigInt(batches.length) }, known),
+    )
   }
   return goOn(rows, batches, from, error)
+}
+
+/** A damaged batch ends where the next one begins: what its own row says of that may be the damage. The offset goes with the error. */
+function withNext(
+  transaction: Transaction,
+  { state, damaged }: { readonly state: PartitionState; readonly damaged: bigint },
+  error: MillraceError,
+): MillraceError {
+  if (!(error instanceof CorruptionError)) return error
+  try {
+    const last = damaged + 1n === state.nextBatch
+    const nextOffset = last ? state.next : readBatchRow(transaction, state, damaged + 1n).base
+    return new CorruptionError(error.message, { context: { ...error.context, nextOffset }, cause: error.cause })
+  } catch {
+    // The next one is damaged, too: it will be told when its turn comes.
+    return error
+  }
 }
 
 function goOn(
@@ -202,6 +227,6 @@ function bytesOf(transaction: Transaction, rows: readonly StoredRow[], first: St
 function gap(row: StoredRow, expected: bigint): CorruptionError {
   return new CorruptionError(
     `the log has a gap: offset ${expected} is next, and the batch there holds ${row.base} to ${row.base + row.count - 1n}`,
-    { context: { offset: expected } },
+    { context: row.base > expected ? { offset: expected, nextOffset: row.base } : { offset: expected } },
   )
 }

@@ -1,36 +1,30 @@
 /** Readers: their positions, and polls over all of them. */
 import {
   CorruptionError,
-  type ErrorWire,
-  errorToWire,
   HistoryChangedError,
   OffsetOutOfRangeError,
   type Position,
   type ReadLimits,
+  type TopicFilter,
 } from "@millrace/contract"
 import { noPartition } from "./append.ts"
 import { topicText } from "./catalog-cache.ts"
 import type { ReadCommand, Room, TopicRow, WaitCommand } from "./command.ts"
 import { firstBatchWhere, type PartitionState, readBatchRow, readPartition } from "./partition-state.ts"
-import { type BatchRun, type Budget, type ReadBatch, readRun } from "./read-batches.ts"
-import { storageError } from "./storage-error.ts"
+import { type BatchRun, type Budget, readRun } from "./read-batches.ts"
+import {
+  batchNumber,
+  failSlot,
+  moveSlot,
+  newSlot,
+  type ReaderSlot,
+  type ReadySlot,
+  readError,
+  type SlotPosition,
+  type SlotRead,
+} from "./reader-slot.ts"
+import { readSelected, type Selections, selectionsOf, tellProgress } from "./selected-run.ts"
 import type { Transaction } from "./transaction.ts"
-
-/** A position as the main thread numbers it: a number is used once, so that an answer to an old position is known as such. */
-export interface SlotPosition extends Position {
-  readonly slot: number
-}
-
-/** What a poll gave for one slot. */
-export type SlotRead =
-  | {
-      readonly slot: number
-      readonly batches: readonly ReadBatch[]
-      readonly nextOffset: bigint
-      readonly head: bigint
-      readonly error?: undefined
-    }
-  | { readonly slot: number; readonly error: ErrorWire }
 
 /** The answer of a poll. Batches point into the buffers. */
 export interface PollAnswer {
@@ -45,6 +39,8 @@ export interface ReaderSet {
   readonly slots: readonly number[]
   /** Positions of the slots that are new. */
   readonly fresh: readonly SlotPosition[]
+  /** Of the reader, for as long as it lives; looked at when it is made. */
+  readonly filters?: readonly TopicFilter[]
 }
 
 /** Arguments of `reader.next`. */
@@ -53,26 +49,12 @@ export interface ReaderNext {
   readonly limits: ReadLimits
 }
 
-interface Slot {
-  readonly position: SlotPosition
-  offset: bigint
-  /** The batch that holds the offset, once it was looked for under this partition key. */
-  batch: { readonly key: number; readonly number: bigint } | undefined
-  failed: boolean
-  /** Whether the last poll did not find a segment that it expected. */
-  vanished: boolean
-}
-
 interface Reader {
-  slots: Slot[]
+  slots: ReaderSlot[]
   /** Which slot the next poll begins with. */
   turn: number
-}
-
-/** What can be read of a slot now. */
-interface Ready {
-  readonly slot: Slot
-  readonly state: PartitionState
+  /** By topic; absent when the reader has no filter at all. */
+  readonly selections: Selections | undefined
 }
 
 /** The readers of one engine, and their commands. */
@@ -110,11 +92,10 @@ export class Readers {
     }
   }
 
-  #set({ reader: id, slots, fresh }: ReaderSet): undefined {
-    const reader = this.#readers.get(id) ?? { slots: [], turn: 0 }
+  #set({ reader: id, slots, fresh, filters }: ReaderSet): undefined {
+    const reader = this.#readers.get(id) ?? { slots: [], turn: 0, selections: selectionsOf(filters) }
     const known = new Map(reader.slots.map((slot) => [slot.position.slot, slot]))
-    for (const position of fresh)
-      known.set(position.slot, { position, offset: position.offset, batch: undefined, failed: false, vanished: false })
+    for (const position of fresh) known.set(position.slot, newSlot(position))
     reader.slots = slots.map((slot) => known.get(slot)).filter((slot) => slot !== undefined)
     reader.turn = 0
     this.#readers.set(id, reader)
@@ -130,30 +111,40 @@ export class Readers {
     const reader = this.#readers.get(id)
     if (reader === undefined) return { reads: [], buffers: [] }
     const reads: SlotRead[] = []
-    const ready: Ready[] = []
+    const looked: ReadySlot[] = []
+    const ready: ReadySlot[] = []
     let records = 0n
     for (let i = 0; i < reader.slots.length; i++) {
-      const slot = reader.slots[(reader.turn + i) % reader.slots.length] as Slot
+      const slot = reader.slots[(reader.turn + i) % reader.slots.length] as ReaderSlot
       if (slot.failed) continue
       try {
         const state = this.#look(transaction, slot)
+        looked.push({ slot, state })
         if (slot.offset === state.next) continue
         ready.push({ slot, state })
         records += state.next - slot.offset
       } catch (error) {
-        reads.push(fail(slot, error))
+        reads.push(failSlot(slot, error))
       }
+    }
+    const { selections } = reader
+    if (selections !== undefined) {
+      turnOn(reader)
+      const news = readSelected(transaction, { ready, limits, selections, reads })
+      if (!news && !over) return undefined
+      tellProgress(looked, reads)
+      return { reads, buffers: transaction.transfer }
     }
     const enough = records >= BigInt(Math.ceil(limits.minRecords)) || fills(transaction, ready, limits)
     if (reads.length === 0 && !enough && !over) return undefined
-    reader.turn = reader.slots.length === 0 ? 0 : (reader.turn + 1) % reader.slots.length
+    turnOn(reader)
     readReady(transaction, { ready, limits, reads })
     // Nothing to show for records that are there happens only when a segment has vanished: the owner asks again.
     return { reads, buffers: transaction.transfer }
   }
 
   /** The state of a slot's partition, once the position is known to lie in it. */
-  #look(transaction: Transaction, slot: Slot): PartitionState {
+  #look(transaction: Transaction, slot: ReaderSlot): PartitionState {
     const { position } = slot
     const topic = transaction.topic(position)
     const key = topic.partitionKeys[position.partition]
@@ -170,10 +161,14 @@ export class Readers {
   }
 }
 
+function turnOn(reader: Reader): void {
+  reader.turn = reader.slots.length === 0 ? 0 : (reader.turn + 1) % reader.slots.length
+}
+
 /** Shares the limits among the partitions that have something, each its part first, in turn. */
 function readReady(
   transaction: Transaction,
-  { ready, limits, reads }: { readonly ready: Ready[]; readonly limits: ReadLimits; readonly reads: SlotRead[] },
+  { ready, limits, reads }: { readonly ready: ReadySlot[]; readonly limits: ReadLimits; readonly reads: SlotRead[] },
 ): void {
   const whole = { bytes: limits.maxBytes, records: limits.maxRecords, first: true }
   ready.forEach(({ slot, state }, i) => {
@@ -182,7 +177,7 @@ function readReady(
     const bytes = Math.ceil(whole.bytes / others)
     const records = Math.ceil(whole.records / others)
     const part: Budget = { bytes, records, pollBytes: whole.bytes, first: whole.first }
-    const run = readRun(transaction, state, { number: numberOf(slot), offset: slot.offset, budget: part })
+    const run = readRun(transaction, state, { number: batchNumber(slot), offset: slot.offset, budget: part })
     whole.bytes -= bytes - part.bytes
     whole.records -= records - part.records
     whole.first &&= part.first
@@ -192,26 +187,22 @@ function readReady(
 
 function addRead(
   reads: SlotRead[],
-  slot: Slot,
+  slot: ReaderSlot,
   { run, head }: { readonly run: BatchRun; readonly head: bigint },
 ): void {
   const { batches, nextOffset, nextBatch, error } = run
   if (batches.length > 0) {
-    slot.offset = nextOffset
-    slot.vanished = false
-    slot.batch = { key: slot.batch?.key ?? 0, number: nextBatch }
+    moveSlot(slot, { offset: nextOffset, number: nextBatch })
+    slot.told = nextOffset
     reads.push({ slot: slot.position.slot, batches, nextOffset, head })
   } else if (error !== undefined) {
-    // A segment can vanish between the look at the index and the look at the file, when retention removes it in another process. The
-    // next poll sees a newer index: then the position is out of range, or the segment is really lost.
-    const vanished = error.context.vanished === true && !slot.vanished
-    slot.vanished = vanished
-    if (!vanished) reads.push(fail(slot, error))
+    const read = readError(slot, error)
+    if (read !== undefined) reads.push(read)
   }
 }
 
 /** Whether what is there fills a poll by its bytes or records, however few it wants at least. */
-function fills(transaction: Transaction, ready: readonly Ready[], { maxRecords, maxBytes }: ReadLimits): boolean {
+function fills(transaction: Transaction, ready: readonly ReadySlot[], { maxRecords, maxBytes }: ReadLimits): boolean {
   let bytes = 0n
   let records = 0n
   for (const { slot, state } of ready) {
@@ -222,29 +213,14 @@ function fills(transaction: Transaction, ready: readonly Ready[], { maxRecords, 
 }
 
 /** Bytes of the partition before the batch that comes next. Damage there counts as nothing: reading on finds it, in its place. */
-function writtenBefore(transaction: Transaction, slot: Slot, state: PartitionState): bigint {
-  const number = numberOf(slot)
+function writtenBefore(transaction: Transaction, slot: ReaderSlot, state: PartitionState): bigint {
+  const number = batchNumber(slot)
   if (number === state.firstBatch) return state.removed
   try {
     return readBatchRow(transaction, state, number - 1n).total
   } catch (error) {
     if (error instanceof CorruptionError) return 0n
     throw error
-  }
-}
-
-function numberOf(slot: Slot): bigint {
-  return slot.batch?.number ?? 0n
-}
-
-function fail(slot: Slot, error: unknown): SlotRead {
-  slot.failed = true
-  const { stream, topic, partition } = slot.position
-  const known = storageError(error, `reading partition ${partition} of topic ${topicText(slot.position)}`)
-  const wire = errorToWire(known)
-  return {
-    slot: slot.position.slot,
-    error: { ...wire, context: { stream, topic, partition, offset: slot.offset, ...wire.context } },
   }
 }
 
@@ -257,7 +233,7 @@ function historyChanged(topic: TopicRow, position: Position): HistoryChangedErro
 
 function outOfRange(
   topic: TopicRow,
-  { position, offset }: Slot,
+  { position, offset }: ReaderSlot,
   { first, next }: PartitionState,
 ): OffsetOutOfRangeError {
   return new OffsetOutOfRangeError(
