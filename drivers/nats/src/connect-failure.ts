@@ -5,7 +5,7 @@ import { errors } from "@nats-io/transport-node"
 export function connectFailure(error: unknown, where: string): MillraceError {
   const text = error instanceof Error ? error.message : String(error)
   const cause = error
-  if (error instanceof errors.AuthorizationError || error instanceof errors.UserAuthenticationExpiredError) {
+  if (isRefusedLogin(error)) {
     return new AuthenticationError(`the NATS server at ${where} does not take the user and password: ${text}`, {
       cause,
     })
@@ -25,6 +25,11 @@ export function connectFailure(error: unknown, where: string): MillraceError {
   return new ConnectionError(`cannot connect to a NATS server at ${where}: ${text || "the connection was closed"}`, {
     cause,
   })
+}
+
+/** Whether the server did not take the user and the password, or takes them no longer. */
+export function isRefusedLogin(error: unknown): boolean {
+  return error instanceof errors.AuthorizationError || error instanceof errors.UserAuthenticationExpiredError
 }
 
 /** The client speaks so of a greeting that is no INFO, or whose JSON is broken. */

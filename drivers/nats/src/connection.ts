@@ -13,7 +13,7 @@ import type { Clock, Random } from "@millrace/runtime"
 import type { ConnectionOptions, NatsConnection, Status } from "@nats-io/transport-node"
 import { connect as dial, errors } from "@nats-io/transport-node"
 import { jetstreamError } from "./api-error.ts"
-import { connectFailure } from "./connect-failure.ts"
+import { connectFailure, isRefusedLogin } from "./connect-failure.ts"
 import { guardParser } from "./parser-guard.ts"
 import { ReconnectPace } from "./reconnect-pace.ts"
 import { boundDials, endDial, failDial } from "./redial.ts"
@@ -25,6 +25,9 @@ const defaultRequestTimeoutMs = 10_000
 
 /** The oldest server whose streams keep metadata (2.10), which the mapping of topics needs. */
 const oldestServer = [2, 10] as const
+
+/** So many refusals of user and password, one behind the other, and whoever asks for something is told. */
+const refusedLoginsBelieved = 2
 
 /** How often the client asks whether the server is alive, in ms, and how many answers may be missing. */
 const pingIntervalMs = 10_000
@@ -66,6 +69,9 @@ export class Connection {
   /** What the server said that is no protocol: the reason for the loss that follows. */
   #garbage: unknown
   #lost: { readonly error: MillraceError; readonly sinceMs: number; readonly server: string } | undefined
+  /** Attempts to come back whose user and password were refused, one behind the other. */
+  #refusedLogins = 0
+  #refusal: MillraceError | undefined
   #closing: Promise<void> | undefined
 
   /**
@@ -149,9 +155,13 @@ export class Connection {
     return this.#replies.inbox
   }
 
-  /** @throws ClosedError after `close`; a retryable ConnectionError, outcome `rejected`, while the server is away */
+  /**
+   * @throws ClosedError after `close`; a retryable ConnectionError, outcome `rejected`, while the server is away; AuthenticationError
+   *   while it is there again and does not take the user and password any more
+   */
   check(): void {
     if (this.#closing !== undefined) throw new ClosedError("the session is closed")
+    if (this.#refusal !== undefined) throw this.#refusal
     if (this.#lost !== undefined) {
       throw new ConnectionError(`the NATS server ${this.#lost.server} is gone: ${this.#lost.error.message}`, {
         cause: this.#lost.error,
@@ -222,9 +232,14 @@ export class Connection {
       if (status.type === "disconnect") this.#onLost(status.server)
       else if (status.type === "reconnecting") this.#pace.attempted()
       else if (status.type === "reconnect") this.#onRestored(status.server)
-      else if (status.type === "error" && status.error instanceof errors.PermissionViolationError)
-        this.#onDenied(status.error)
+      else if (status.type === "error") this.#onError(status.error)
     }
+  }
+
+  #onError(error: Error): void {
+    if (error instanceof errors.PermissionViolationError) this.#onDenied(error)
+    else if (this.#lost !== undefined && isRefusedLogin(error) && ++this.#refusedLogins >= refusedLoginsBelieved)
+      this.#refusal = connectFailure(error, this.#lost.server)
   }
 
   #onLost(server: string): void {
@@ -257,6 +272,8 @@ export class Connection {
     const lost = this.#lost
     if (lost === undefined) return
     this.#lost = undefined
+    this.#refusedLogins = 0
+    this.#refusal = undefined
     this.#pace.restored()
     for (const listener of [...this.#listeners]) listener.restored?.()
     this.#onConnection?.({ state: "restored", server, afterMs: this.clock.monotonicMs() - lost.sinceMs })
@@ -290,7 +307,8 @@ function clientOptions(target: ConnectTarget, timeoutMs: number, pace: Reconnect
     name: "millrace",
     reconnect: true,
     maxReconnectAttempts: -1,
-    // A server that refuses the password during an outage may be half started: the pace bounds the attempts, nothing gives up.
+    // A server that refuses the password may be half started, or be told the right one later: the pace bounds the attempts, and
+    // whoever asks meanwhile is told.
     ignoreAuthErrorAbort: true,
     reconnectDelayHandler: () => pace.delayMs(),
     // One address a server: every address that a name resolves to would count as an attempt.

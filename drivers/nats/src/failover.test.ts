@@ -58,6 +58,16 @@ for (const confirm of ["offsets", "stored"] as const) {
     await reading.until("all that was sent", () => reading.seen.length >= records)
     await reading.poll()
     await reading.reader.close()
+    const places = await session.log.locate(
+      [0n, BigInt(Date.now() + 3_600_000) * 1000n].map((value) => ({
+        ...{ stream: topic.stream, topic: topic.topic, partition: 0 },
+        at: { kind: "timestampMicros", value },
+      })),
+    )
+    assert.deepEqual(
+      places.map((place) => (place instanceof Error ? place : place.offset)),
+      [0n, BigInt(records)],
+    )
     assert.deepEqual(
       reading.seen.map((line) => line.slice(line.lastIndexOf(":") + 1)),
       texts,

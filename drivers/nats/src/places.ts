@@ -1,6 +1,7 @@
 import {
   type Anchor,
   MillraceError,
+  NotFoundError,
   type Position,
   StorageError,
   type TopicPartition,
@@ -8,10 +9,18 @@ import {
 } from "@millrace/contract"
 import type { Connection } from "./connection.ts"
 import { timeOf } from "./stream-info.ts"
-import type { PartitionInfo, TopicLayouts } from "./topic-layout.ts"
+import { isReplicated, type PartitionInfo, type TopicLayouts } from "./topic-layout.ts"
 
 /** Requests for places that are under way at once. */
 const atOnce = 32
+
+/** From this version on a stream's leader finds a record by its time (ADR-31). */
+const leaderKnowsTimes = [2, 11] as const
+
+/** The answer of `$JS.API.STREAM.MSG.GET`. */
+interface StoredRecord {
+  readonly message: { readonly seq: number }
+}
 
 /** Where partitions begin and end, and where times lie in them. */
 export class Places {
@@ -31,19 +40,39 @@ export class Places {
     return this.#each(queries, async (query) => {
       const found = await this.#layouts.partition(query)
       const { stream, topic, partition, first, end, lineage } = watermarksOf(query, found)
-      const offset = await this.#offset(query.at, { first, end, streamName: found.streamName })
+      const offset = await this.#offset(query.at, { first, end, found })
       return { stream, topic, partition, offset, lineage }
     })
   }
 
   async #offset(
     at: Anchor,
-    known: { readonly first: bigint; readonly end: bigint; readonly streamName: string },
+    { first, end, found }: { readonly first: bigint; readonly end: bigint; readonly found: PartitionInfo },
   ): Promise<bigint> {
-    const { first, end } = known
     if (first === end) return first
-    if (at.kind === "timestampMicros") return this.#offsetOfTime(at.value, known)
+    if (at.kind === "timestampMicros") {
+      const known = { first, end, streamName: found.streamName }
+      // A consumer may lie on a server that is behind the others, and has not heard of the time yet: only the leader is asked.
+      const byLeader = isReplicated(found) && this.#connection.isAtLeast(...leaderKnowsTimes)
+      return byLeader ? this.#offsetByLeader(at.value, known) : this.#offsetOfTime(at.value, known)
+    }
     return at.kind === "first" ? first : at.kind === "last" ? end - 1n : end
+  }
+
+  async #offsetByLeader(
+    micros: bigint,
+    { end, streamName }: { readonly end: bigint; readonly streamName: string },
+  ): Promise<bigint> {
+    const body = { start_time: timeOf(micros), next_by_subj: ">" }
+    try {
+      const path = `STREAM.MSG.GET.${streamName}`
+      const { message } = await this.#connection.api<StoredRecord>(path, body, { idempotent: true })
+      const offset = BigInt(message.seq) - 1n
+      return offset > end ? end : offset
+    } catch (error) {
+      if (error instanceof NotFoundError) return end
+      throw error
+    }
   }
 
   /**

@@ -20,6 +20,14 @@ export interface PullRequest {
   readonly bytes: number | undefined
 }
 
+/** How far a consumer has come. */
+export interface ConsumerStanding {
+  /** Messages that it has yet to deliver. */
+  readonly pending: number
+  /** Messages that it has delivered since it was made; some may be on their way. */
+  readonly sent: number
+}
+
 /** Who is told what comes. */
 export interface ConsumerEars {
   readonly receive: (message: Msg) => void
@@ -91,11 +99,11 @@ export class ReaderConsumer {
     )
   }
 
-  /** How many messages it has yet to deliver. @throws NotFoundError and what `Connection.api` throws */
-  async pending(): Promise<number> {
+  /** How far it has come, as its own server knows. @throws NotFoundError and what `Connection.api` throws */
+  async standing(): Promise<ConsumerStanding> {
     const path = `CONSUMER.INFO.${this.streamName}.${this.name}`
     const info = await this.#connection.api<ConsumerInfo>(path, undefined, { idempotent: true })
-    return info.num_pending
+    return { pending: info.num_pending, sent: info.delivered?.consumer_seq ?? 0 }
   }
 
   /**
@@ -126,6 +134,7 @@ export class ReaderConsumer {
 
 interface ConsumerInfo {
   readonly num_pending: number
+  readonly delivered?: { readonly consumer_seq?: number }
 }
 
 function hex({ random }: Connection): string {

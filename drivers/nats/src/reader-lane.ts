@@ -10,25 +10,22 @@ import {
   type ReadPosition,
   type TopicPartition,
 } from "@millrace/contract"
-import { backoffMs, type Timer } from "@millrace/runtime"
 import type { Msg } from "@nats-io/transport-node"
 import type { Connection } from "./connection.ts"
+import { tellReplaced } from "./diagnostics.ts"
 import { NatsBatch } from "./encoded-batch.ts"
 import { rawReply } from "./raw-message.ts"
 import { type Portion, ReaderBacklog } from "./reader-backlog.ts"
 import { ReaderBudget, type Share } from "./reader-budget.ts"
 import { ReaderConsumer } from "./reader-consumer.ts"
+import { type EndVerdict, judgeEnd, lookAtEnd } from "./reader-end.ts"
 import { asMillraceError, isFinal } from "./reader-failure.ts"
 import { ReaderMessage, ReplyShape } from "./reader-message.ts"
+import { ReaderPulse } from "./reader-pulse.ts"
 import { heldRange, outOfRange, placeRefusal } from "./reader-range.ts"
+import { ReaderRetry } from "./reader-retry.ts"
 import { statusOf } from "./reader-status.ts"
-import { described, type PartitionInfo, type TopicLayouts } from "./topic-layout.ts"
-
-/** Pauses between attempts to come to life again: the first, and the longest, in ms. */
-const firstRetryMs = 100
-const longestRetryMs = 2_000
-/** So many heartbeats of the server may be missed. */
-const mostSilentBeats = 3
+import { described, isReplicated, type PartitionInfo, type TopicLayouts } from "./topic-layout.ts"
 
 /** What a lane needs of its reader. */
 export interface LaneHost {
@@ -55,25 +52,28 @@ export class ReaderLane {
   readonly #budget = new ReaderBudget()
   readonly #backlog: ReaderBacklog
   readonly #shape = new ReplyShape()
+  readonly #pulse = new ReaderPulse()
+  readonly #retry: ReaderRetry
   #state: LaneState = "idle"
   /** Grows with each consumer and each loss of one: what is meant for an older life is passed over. */
   #life = 0
   #consumer: ReaderConsumer | undefined
-  #retry: Timer | undefined
-  #attempts = 0
+  /** Records that came from it. */
+  #arrived = 0
+  /** Whether the stream lies on several servers. */
+  #replicated = false
   /** The last sequence that is known to be there. */
   #head: number
   /** Whether the server has more than what came. */
   #behind = true
   /** Reading went on over holes, and no message tells. */
   #moved = false
-  #heard = false
-  #silentBeats = 0
   #failure: MillraceError | undefined
   #trouble: MillraceError | undefined
 
   constructor(host: LaneHost, { stream, topic, partition, offset, lineage, claim }: ReadPosition) {
     this.#host = host
+    this.#retry = new ReaderRetry(host.connection, () => this.start())
     this.claim = claim
     this.place = { stream, topic, partition }
     this.lineage = lineage
@@ -114,8 +114,7 @@ export class ReaderLane {
   /** Begins, or begins again; waits while the server is away. */
   start(): void {
     if (this.#state !== "idle" || !this.#host.connection.connected) return
-    this.#retry?.cancel()
-    this.#retry = undefined
+    this.#retry.cancel()
     void this.#open()
   }
 
@@ -130,15 +129,19 @@ export class ReaderLane {
     if (this.#state !== "ended") this.#rest()
   }
 
-  /** A heartbeat's time has passed: a server that was silent for several of them is not believed in any more. */
+  /** A heartbeat's time has passed: a server that was silent for several of them, or is behind its stream's leader, is not believed in any more. */
   tick(): void {
-    if (this.#state !== "live" || !this.#budget.asked || this.#heard) {
-      this.#silentBeats = 0
-    } else if (++this.#silentBeats >= mostSilentBeats) {
-      this.#rest()
-      this.start()
+    const asked = this.#state === "live" && this.#budget.asked
+    const verdict = this.#pulse.tick({ asked, waiting: this.#backlog.empty })
+    if (verdict === "wait") return
+    if (verdict === "look") {
+      // A stream on one server cannot be behind itself, and is looked at when a pull ends.
+      if (this.#replicated) void this.#lookForHoles(this.#life)
+      return
     }
-    this.#heard = false
+    if (verdict === "behind") tellReplaced(this.place, this.#backlog.last, this.#head)
+    this.#rest()
+    this.start()
   }
 
   close(): void {
@@ -170,10 +173,10 @@ export class ReaderLane {
     this.#budget.left(records, bytes)
     if (this.#backlog.empty) {
       const pending = last.pending()
-      this.#behind = pending > 0
       this.#head = Math.max(this.#head, last.sequence + pending)
-      // The server has no more, and yet the end is known to lie further: what is between was deleted.
-      if (!this.#behind && this.#head > last.sequence) void this.#lookForHoles(this.#life)
+      this.#behind = this.#head > last.sequence
+      // The consumer has no more, and yet the end is known to lie further: what is between was deleted, or has not reached it.
+      if (this.#behind && pending === 0) void this.#lookForHoles(this.#life)
     } else {
       this.#head = Math.max(this.#head, this.#backlog.last)
     }
@@ -199,7 +202,7 @@ export class ReaderLane {
 
   #receive(message: Msg, life: number): void {
     if (life !== this.#life) return
-    this.#heard = true
+    this.#pulse.hear()
     const reply = rawReply(message)
     const sequence = reply === undefined || reply.length === 0 ? 0 : this.#shape.sequence(reply)
     if (sequence === 0) {
@@ -207,12 +210,13 @@ export class ReaderLane {
       return
     }
     const record = new ReaderMessage(message, sequence)
-    this.#attempts = 0
+    this.#arrived++
+    this.#retry.succeeded()
+    this.#pulse.record()
     this.#budget.arrived(record.bytes)
     if (this.#budget.excessive) {
-      this.#fail(
-        new MillraceError("protocol", `${this.#what} cannot be read: the server sends far more than was asked for`),
-      )
+      const why = `${this.#what} cannot be read: the server sends far more than was asked for`
+      this.#fail(new MillraceError("protocol", why))
       return
     }
     switch (this.#backlog.add(record)) {
@@ -236,7 +240,7 @@ export class ReaderLane {
       this.#restAWhile()
       return
     }
-    this.#attempts = 0
+    this.#retry.succeeded()
     if (status === "heartbeat") return
     if (status === "refused") {
       const why = `${this.#what} cannot be read: NATS answered a request for messages with "${text}"`
@@ -263,8 +267,10 @@ export class ReaderLane {
   }
 
   async #consume(found: PartitionInfo, life: number): Promise<void> {
-    const { consumer, pending } = await ReaderConsumer.create(this.#host.connection, found.streamName, {
-      sequence: this.#backlog.last + 1,
+    const { connection } = this.#host
+    const begun = this.#backlog.last
+    const { consumer, pending } = await ReaderConsumer.create(connection, found.streamName, {
+      sequence: begun + 1,
       receive: (message) => this.#receive(message, life),
       refused: (error) => {
         if (life === this.#life) this.#fail(asMillraceError(error))
@@ -277,13 +283,15 @@ export class ReaderLane {
     this.#consumer = consumer
     this.#state = "live"
     this.#trouble = undefined
-    this.#silentBeats = 0
-    this.#behind = pending > 0
+    this.#pulse.begin()
+    this.#arrived = 0
+    this.#replicated = isReplicated(found)
     const { last } = heldRange(found)
     this.#head = Math.max(this.#head, last)
-    if (pending === 0) this.#passTo(last)
+    this.#behind = pending > 0 || this.#head > this.#backlog.last
     this.#pull()
     this.#host.stirred()
+    if (pending === 0) this.#goBy(await judgeEnd(connection, found, begun), { life, last: begun })
   }
 
   /** Sequences are missing in front of a message: deleted one by one, which is passed over, or trimmed away, which is told. */
@@ -306,18 +314,20 @@ export class ReaderLane {
 
   /** Nothing came though something might: perhaps nothing is there between the present place and the end. */
   #lookForHoles(life: number): Promise<void> {
+    const { last } = this.#backlog
+    const standing = { last, consumer: this.#consumer, arrived: () => this.#arrived }
     return this.#within(life, async () => {
-      const range = heldRange(await this.#host.layouts.partition(this.place))
-      if (life !== this.#life || !this.#backlog.empty) return
-      const { last } = this.#backlog
-      if (range.first > last + 1) {
-        this.#fail(outOfRange(this.#position(last), range))
-        return
-      }
-      if (range.last <= last) return
-      const pending = await this.#consumer?.pending()
-      if (life === this.#life && pending === 0) this.#passTo(range.last)
+      this.#goBy(await lookAtEnd(this.#host, this.place, standing), { life, last })
     })
+  }
+
+  /** @param at.last Where the lane stood when it was looked: records that came meanwhile make the verdict void. */
+  #goBy({ kind, range }: EndVerdict, at: { readonly life: number; readonly last: number }): void {
+    if (at.life !== this.#life || at.last !== this.#backlog.last || !this.#backlog.empty) return
+    this.#head = Math.max(this.#head, range.last)
+    if (kind === "trimmed") this.#fail(outOfRange(this.#position(at.last), range))
+    else if (kind === "owed") this.#pulse.owes()
+    else this.#passTo(range.last)
   }
 
   #passTo(sequence: number): void {
@@ -349,16 +359,7 @@ export class ReaderLane {
 
   #restAWhile(): void {
     this.#rest()
-    const { clock, random } = this.#host.connection
-    const delayMs = backoffMs(this.#attempts++, firstRetryMs, longestRetryMs) * (0.5 + random.uint32() / 2 ** 33)
-    this.#retry = clock.setTimer(
-      delayMs,
-      () => {
-        this.#retry = undefined
-        this.start()
-      },
-      { background: true },
-    )
+    this.#retry.schedule()
   }
 
   #fail(error: MillraceError): void {
@@ -378,8 +379,7 @@ export class ReaderLane {
 
   #drop(): void {
     this.#life++
-    this.#retry?.cancel()
-    this.#retry = undefined
+    this.#retry.cancel()
     this.#consumer?.remove()
     this.#consumer = undefined
     this.#budget.lost()

@@ -41,6 +41,11 @@ export interface PartitionInfo {
   readonly info: StreamInfo
 }
 
+/** Whether the partition's stream lies on several servers, one of which may be behind the others. */
+export function isReplicated({ info }: PartitionInfo): boolean {
+  return (info.config.num_replicas ?? 1) > 1
+}
+
 /** Finds topics and their partitions. What was found is kept for partitions whose names carry the topic's lineage, and for nothing else. */
 export class TopicLayouts {
   readonly #connection: Connection
