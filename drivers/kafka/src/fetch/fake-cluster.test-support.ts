@@ -53,6 +53,10 @@ export class FakeCluster implements Cluster {
   readonly fetches: { readonly node: number; readonly request: FetchRequest }[] = []
   /** Error codes that partitions answer instead of records, each once. */
   readonly faults: Map<string, number> = new Map()
+  /** Nodes that do not know that they lead nothing any more: they answer as if nobody had written. */
+  readonly deposed: Set<number> = new Set()
+  /** Partitions that sessions have lost: a broker says nothing of them until it is told of them anew. */
+  readonly forgotten: Set<string> = new Set()
   /** The error code with which the next fetch that goes on with a session is refused. */
   refuseSession = 0
   /** How long a node takes before it looks at a fetch. */
@@ -295,6 +299,7 @@ export class FakeCluster implements Cluster {
     for (const { topicId = "", partitions } of topics) {
       for (const { partition, fetchOffset: offset, currentLeaderEpoch: leaderEpoch = -1 } of partitions) {
         session.partitions.set(`${topicId}/${partition}`, { topicId, partition, offset, leaderEpoch })
+        this.forgotten.delete(`${topicId}/${partition}`)
       }
     }
     return session
@@ -350,6 +355,7 @@ export class FakeCluster implements Cluster {
       return answer(fault)
     }
     if (log === undefined) return answer(100)
+    if (this.deposed.has(node) || this.forgotten.has(key)) return undefined
     if (log.leader !== node) return answer(6)
     if (leaderEpoch < log.leaderEpoch) return answer(74)
     if (offset < log.first || offset > log.end) return answer(1)

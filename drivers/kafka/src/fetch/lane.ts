@@ -90,6 +90,11 @@ export class Lane {
     }
   }
 
+  /** The next request tells the broker all partitions anew, whatever it was told before. */
+  beginAgain(): void {
+    this.#session?.broken()
+  }
+
   /** What is under way ends with ClosedError. */
   close(): void {
     this.#closed = true
@@ -126,6 +131,12 @@ export class Lane {
     else if (code === errorCode.invalidFetchSessionEpoch || code === fetchSessionTopicIdError) this.#session?.broken()
     else throw kafkaError(code, { what: `fetching from broker ${this.#nodeId}`, readOnly: true })
   }
+}
+
+/** Whether the flight asks for the slot as it stands, and will tell something as new as the caller wants. */
+export function covers({ order, offsets }: Flight, slot: Slot, freshFrom: number | undefined): boolean {
+  if (offsets.get(slot) !== slot.fetchFrom) return false
+  return freshFrom === undefined || slot.answered >= freshFrom || order.number >= freshFrom
 }
 
 /** The session was begun with names and is continued with ids, or the reverse (KIP-516). */

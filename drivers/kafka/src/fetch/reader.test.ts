@@ -370,4 +370,43 @@ describe("a reader over a cluster", () => {
       await assert.rejects(reader.next(limits), { kind: "closed" })
     }
   })
+
+  test("a partition of which its broker says nothing for 30 s is looked up: its leader may have moved", async () => {
+    const { clock, cluster, reader } = bench([1, 1])
+    cluster.append("A", 0, ["a"])
+    reader.set([at(0), at(1)])
+    assert.deepEqual(texts(await settled(clock, reader.next(limits), 100)), ["0: a"])
+    cluster.deposed.add(1)
+    cluster.partition("A", 0).leader = 2
+    cluster.append("A", 0, ["b"])
+    const before = cluster.lookups
+    assert.deepEqual(texts(await settled(clock, reader.next(limits), 32_000)), ["0: b"])
+    assert.equal(cluster.lookups - before, 1, "both partitions share one look")
+    await reader.close()
+  })
+
+  test("a partition that a session has lost is told to the broker anew after 30 s", async () => {
+    const { clock, cluster, reader } = bench([1, 1])
+    for (const partition of [0, 1]) cluster.append("A", partition, ["a"])
+    reader.set([at(0), at(1)])
+    const seen = texts(await settled(clock, reader.next({ ...limits, minRecords: 2 }), 100))
+    assert.deepEqual(seen.toSorted(), ["0: a", "1: a"])
+    // A long poll that tells nothing new of either.
+    await settled(clock, reader.next({ ...limits, maxWaitMs: 600 }), 1_000)
+    cluster.forgotten.add("A/1")
+    cluster.append("A", 1, ["b"])
+    assert.deepEqual(texts(await settled(clock, reader.next(limits), 32_000)), ["1: b"])
+    await reader.close()
+  })
+
+  test("an idle reader looks its topic up once in 30 s, and no more", async () => {
+    const { clock, cluster, reader } = bench([1, 1, 2])
+    reader.set([at(0), at(1), at(2)])
+    await settled(clock, reader.next({ ...limits, maxWaitMs: 1_000 }), 2_000)
+    const before = cluster.lookups
+    await settled(clock, reader.next({ ...limits, maxWaitMs: 90_000 }), 92_000)
+    const looks = cluster.lookups - before
+    assert.ok(looks >= 2 && looks <= 6, `${looks} looks in 90 s over two brokers`)
+    await reader.close()
+  })
 })

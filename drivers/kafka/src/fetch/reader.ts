@@ -19,7 +19,7 @@ import { backoffMs, type Clock, type Random, type Timer } from "@millrace/runtim
 import type { Cluster } from "../cluster/cluster.ts"
 import { errorCode, kafkaError, meansNoTopic, meansOtherLeader } from "../errors.ts"
 import { absorb, partsOf } from "./fetch-answer.ts"
-import type { FetchOrder, Flight, FlightOutcome, Lane } from "./lane.ts"
+import { covers, type FetchOrder, type FlightOutcome, type Lane } from "./lane.ts"
 import { type Leader, Leaders } from "./leaders.ts"
 import { defaultFetchSettings, type FetchSettings } from "./settings.ts"
 import type { Slot } from "./slot.ts"
@@ -45,6 +45,8 @@ const firstPauseMs = 50
 const longestPauseMs = 1000
 /** A topic counts as gone when so many looks in a row did not find it: brokers learn of a topic one after the other. */
 const looksForMissing = 2
+/** So long after the last word of a partition, in ms, its leader is looked up and told of it anew: it may have moved, or a session lost it. */
+const lookAgainMs = 30_000
 /** The least that a request asks for, in bytes, however small the caller's limit. */
 const leastFetchBytes = 65_536
 
@@ -195,10 +197,7 @@ export class KafkaReader implements LogReader {
       if (outcome === undefined || slot.phase !== "seeking") continue
       switch (outcome.kind) {
         case "leader":
-          slot.phase = "fetching"
-          slot.trouble = undefined
-          slot.leader = outcome.leader
-          slot.leaderEpoch = outcome.leaderEpoch
+          slot.found(outcome, this.#clock.monotonicMs())
           break
         case "leaderless":
           this.#trouble(slot, kafkaError(errorCode.leaderNotAvailable, { what: `reading ${placeText(slot.position)}` }))
@@ -255,9 +254,7 @@ export class KafkaReader implements LogReader {
     }
     if (!short.idle || long.flight === undefined) return
     const flight = long.flight
-    const left = slots.filter(
-      (slot) => flight.offsets.get(slot) !== slot.fetchFrom || !isCurrent(slot, flight, freshFrom),
-    )
+    const left = slots.filter((slot) => !covers(flight, slot, freshFrom))
     if (left.length > 0)
       this.#run(this.#send(nodeId, short, left, freshFrom === undefined && !unheard ? shortPollMs : 0))
   }
@@ -298,8 +295,20 @@ export class KafkaReader implements LogReader {
     }
     for (const { slot, data } of partsOf(outcome)) {
       if (!this.#slots.has(slot)) continue
+      slot.heardAtMs = this.#clock.monotonicMs()
       const code = absorb(slot, data, { from: flight.offsets.get(slot) as bigint, committed: this.#committed })
       if (code !== errorCode.none) this.#refused(slot, code)
+    }
+    this.#lookAgain(leader, flight.order.slots)
+  }
+
+  #lookAgain({ long }: Leader, slots: readonly Slot[]): void {
+    const silentSinceMs = this.#clock.monotonicMs() - lookAgainMs
+    for (const slot of slots) {
+      if (slot.phase !== "fetching" || slot.heardAtMs > silentSinceMs) continue
+      long.beginAgain()
+      this.#cluster.invalidate(slot.kafkaName)
+      slot.phase = "seeking"
     }
   }
 
@@ -339,7 +348,7 @@ export class KafkaReader implements LogReader {
     let error: MillraceError | undefined
     for (const slot of this.#slots) {
       if (slot.phase === "failed" && slot.error === undefined) continue
-      if (slot.tellable || !isOutage(slot.trouble)) return
+      if (slot.tellable || !slot.outage) return
       error = slot.trouble
     }
     if (error !== undefined) this.#reject(error)
@@ -387,14 +396,4 @@ export class KafkaReader implements LogReader {
     })
     this.#alarm = { atMs, timer }
   }
-}
-
-/** Whether the servers cannot be reached, in contrast to a partition that is on its way to another one. */
-function isOutage(trouble: MillraceError | undefined): boolean {
-  return trouble !== undefined && (trouble.kind === "connection" || trouble.kind === "timeout")
-}
-
-/** Whether the flight will tell something as new as the caller wants. */
-function isCurrent(slot: Slot, flight: Flight, freshFrom: number | undefined): boolean {
-  return freshFrom === undefined || slot.answered >= freshFrom || flight.order.number >= freshFrom
 }

@@ -47,6 +47,8 @@ export class Slot {
   retryAtMs = 0
   /** The last request that the broker answered for it. */
   answered = 0
+  /** When a broker last said something of it, or its leader was looked up (monotonic). A session leaves out what has no news. */
+  heardAtMs: number = Number.NEGATIVE_INFINITY
 
   constructor(position: ReadPosition) {
     this.position = position
@@ -70,6 +72,11 @@ export class Slot {
   /** Whether no broker has answered for it yet, although one may at any moment. */
   get unheard(): boolean {
     return this.answered === 0 && this.trouble === undefined && this.phase !== "failed"
+  }
+
+  /** Whether its server cannot be reached, in contrast to a partition that is on its way to another one. */
+  get outage(): boolean {
+    return this.trouble?.kind === "connection" || this.trouble?.kind === "timeout"
   }
 
   target(): FetchTarget {
@@ -109,6 +116,15 @@ export class Slot {
     const head = this.head < nextOffset ? nextOffset : this.head
     const claim = this.claim === undefined ? {} : { claim: this.claim }
     return { stream, topic, partition, lineage, batches, nextOffset, head, ...claim }
+  }
+
+  /** Its leader is known: it can be asked. */
+  found({ leader, leaderEpoch }: { readonly leader: number; readonly leaderEpoch: number }, nowMs: number): void {
+    this.phase = "fetching"
+    this.trouble = undefined
+    this.leader = leader
+    this.leaderEpoch = leaderEpoch
+    this.heardAtMs = nowMs
   }
 
   fail(error: MillraceError): void {

@@ -285,6 +285,24 @@ test("counts and lengths inside that contradict the bytes are corrupt", () => {
   }
 })
 
+test("an error of a batch tells where reading goes on behind it, as far as that can be trusted", () => {
+  const next = (error: unknown): unknown => (error as MillraceError).context.nextOffset
+  const unreadable = stored([plain, plain, plain], 8n, (bytes) => bytes.writeInt16BE(1, 21))
+  assert.equal(next(read(unreadable).error), 11n, "its header is what the producer wrote")
+  const altered = stored([plain, plain, plain], 8n)
+  altered[30] = 0x7f
+  assert.equal(next(read(altered).error), undefined, "its header may be what was altered")
+  const behind = stored([plain], 15n)
+  const { batches, error } = read(Buffer.concat([stored([plain], 7n), altered, behind]))
+  assert.equal(batches.length, 1)
+  assert.deepEqual([(error as MillraceError).context.offset, next(error)], [8n, 15n])
+  assert.equal(
+    next(read(Buffer.concat([altered, stored([plain], 3n)])).error),
+    undefined,
+    "the next one lies no further",
+  )
+})
+
 test("a malformed block of headers leaves the rest of its record readable", () => {
   const bytes = stored([{ ...plain, headers: Headers.from({ name: "value" }) }], 0n, (batch) => {
     batch[batch.length - 12] = 0x70

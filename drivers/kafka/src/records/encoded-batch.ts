@@ -42,7 +42,12 @@ export class KafkaEncodedBatch implements EncodedBatch {
    * @throws CorruptionError when the bytes contradict themselves, UnsupportedError for an older format or an unknown codec
    */
   constructor(bytes: Buffer, place: TopicPartition, options: { readonly trusted: boolean } = { trusted: false }) {
-    const where = (): Where => ({ ...place, offset: bytes.length < headerBytes ? -1n : bytes.readBigInt64BE() })
+    // Behind it the header is what the producer wrote, and where the batch ends can be told.
+    let nextOffset: bigint | undefined
+    const where = (): Where => {
+      const offset = bytes.length < headerBytes ? -1n : bytes.readBigInt64BE()
+      return nextOffset === undefined ? { ...place, offset } : { ...place, offset, nextOffset }
+    }
     if (bytes.length > at.magic && bytes[at.magic] !== magic) throw oldFormat(where(), bytes.readInt8(at.magic))
     if (bytes.length < headerBytes) throw corrupt(where(), `${bytes.length} bytes hold no header`)
     const header = new DataView(bytes.buffer, bytes.byteOffset, headerBytes)
@@ -63,7 +68,8 @@ export class KafkaEncodedBatch implements EncodedBatch {
     this.baseSequence = header.getInt32(at.sequence)
     this.leaderEpoch = header.getInt32(at.leaderEpoch)
     this.baseOffset = header.getBigInt64(at.baseOffset)
-    this.nextOffset = this.baseOffset + BigInt(lastOffsetDelta) + 1n
+    nextOffset = this.baseOffset + BigInt(lastOffsetDelta) + 1n
+    this.nextOffset = nextOffset
     this.#baseMillis = header.getBigInt64(at.baseTimestamp)
     this.#appendMillis = (flags & attributes.logAppendTime) === 0 ? undefined : header.getBigInt64(at.maxTimestamp)
     const codec = flags & attributes.compression
@@ -155,6 +161,8 @@ export class KafkaEncodedBatch implements EncodedBatch {
 interface Where extends TopicPartition {
   /** The base offset of the batch. */
   readonly offset: bigint
+  /** The offset behind the batch, where it is known. */
+  readonly nextOffset?: bigint
 }
 
 function decompressed(codec: number, bytes: Buffer, where: () => Where): Buffer {
@@ -184,6 +192,7 @@ function batchAt(where: Where): string {
   return `the record batch at offset ${where.offset} of partition ${where.partition} of topic ${JSON.stringify(name)}`
 }
 
-function contextOf({ stream, topic, partition, offset }: Where): ErrorContext {
-  return { stream, topic, partition, offset }
+function contextOf({ stream, topic, partition, offset, nextOffset }: Where): ErrorContext {
+  const context = { stream, topic, partition, offset }
+  return nextOffset === undefined ? context : { ...context, nextOffset }
 }

@@ -15,7 +15,8 @@ const enoughDecompressedBytes = 32 << 20
  *
  * The list may also end early, so that what it holds stays bounded: the caller goes on at the last one's `nextOffset` in any case.
  *
- * A batch that cannot be read (CorruptionError, UnsupportedError) does not hide those before it: it ends the list, as `error`.
+ * A batch that cannot be read (CorruptionError, UnsupportedError) does not hide those before it: it ends the list, as `error`. Its
+ * context names the batch's first offset, and as `nextOffset` where reading can go on behind it, where that is known.
  */
 export function readBatches(
   records: Uint8Array,
@@ -38,11 +39,21 @@ export function readBatches(
       decompressedBytes += batch.decompressedBytes
       batches.push(batch)
     } catch (error) {
-      return { batches, error }
+      return { batches, error: beforeNext(error, bytes.subarray(end)) }
     }
     position = end
   }
   return { batches, error: undefined }
+}
+
+/** A damaged batch whose own header cannot be trusted ends where the next one begins. */
+function beforeNext(error: unknown, behind: Buffer): unknown {
+  if (!(error instanceof CorruptionError) || error.context.nextOffset !== undefined) return error
+  const { offset } = error.context
+  if (behind.length < prefixBytes || offset === undefined) return error
+  const nextOffset = behind.readBigInt64BE()
+  if (nextOffset <= offset) return error
+  return new CorruptionError(error.message, { context: { ...error.context, nextOffset }, cause: error.cause })
 }
 
 function badLength(length: number, offset: bigint, place: TopicPartition): CorruptionError {
