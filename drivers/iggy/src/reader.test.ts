@@ -99,6 +99,8 @@ describe("what a poll answers", () => {
     reader.set([0, 1].map((partition) => ({ ...nameOf(topic), partition, offset: 0n, lineage: topic.lineage })))
     const reads = [...(await reader.next(roomy)), ...(await reader.next({ ...roomy, maxWaitMs: 0 }))]
     assert.deepEqual(reads.map((read) => read.error?.kind ?? "fine").toSorted(), ["corruption", "fine"])
+    const { context } = reads.find(({ error }) => error !== undefined)?.error ?? assert.fail("it failed")
+    assert.deepEqual([context.partition, context.offset, context.nextOffset], [0, 0n, 1n])
   })
 })
 

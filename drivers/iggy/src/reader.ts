@@ -1,6 +1,7 @@
 import {
   type Claim,
   ClosedError,
+  CorruptionError,
   type EncodedBatch,
   HistoryChangedError,
   type LogReader,
@@ -98,7 +99,7 @@ export class IggyReader implements LogReader {
     this.#pauses.reset()
     for (;;) {
       const leftMs = deadlineMs - this.#clock.monotonicMs()
-      const reads = await this.#round(limits, leftMs > 0 ? limits.minRecords : 1)
+      const reads = await this.#round(limits, leftMs > 0 ? Math.min(limits.minRecords, limits.maxRecords) : 1)
       if (this.#ended) return []
       if (reads.length > 0 || leftMs <= 0) return reads
       await this.#pauses.pause(leftMs)
@@ -117,9 +118,9 @@ export class IggyReader implements LogReader {
   /** Reads when at least `minRecords` can be had; answers at least what went wrong. */
   async #round(limits: ReadLimits, minRecords: number): Promise<PartitionRead[]> {
     this.#requests.assertOpen()
-    const failures = this.#available() < minRecords ? await this.#survey() : []
+    const failures = this.#enough(minRecords, limits.maxBytes) ? [] : await this.#survey()
     // Told at once: a poll that fails behind it would take the only word of them along.
-    if (failures.length > 0 || this.#available() < Math.max(1, minRecords)) return failures
+    if (failures.length > 0 || !this.#enough(Math.max(1, minRecords), limits.maxBytes)) return failures
     return this.#take(await this.#fetch(limits), limits.maxBytes)
   }
 
@@ -127,8 +128,16 @@ export class IggyReader implements LogReader {
     return this.#slots.filter((slot) => !slot.failed)
   }
 
-  #available(): number {
-    return this.#live().reduce((sum, { head, offset }) => sum + (head > offset ? Number(head - offset) : 0), 0)
+  /** Whether what is known to be there is as many records as are wanted, or as many bytes as a poll may bring. */
+  #enough(minRecords: number, maxBytes: number): boolean {
+    let records = 0
+    let bytes = 0
+    for (const { head, offset, bytesPerRecord } of this.#live()) {
+      if (head <= offset) continue
+      records += Number(head - offset)
+      bytes += Number(head - offset) * bytesPerRecord
+    }
+    return records >= minRecords || (records > 0 && bytes >= maxBytes)
   }
 
   /** Looks at every topic: learns the ends, and which positions are none. */
@@ -207,7 +216,7 @@ export class IggyReader implements LogReader {
       if (refusedWith(error, code.streamNotFound, code.topicNotFound, code.partitionNotFound)) {
         return { slot, batches: [], head: slot.offset }
       }
-      return { slot, batches: [], head: slot.offset, error: unlessRetryable(error) }
+      return { slot, batches: [], head: slot.offset, error: placed(slot, unlessRetryable(error)) }
     }
   }
 
@@ -298,6 +307,20 @@ function checkHistory(slot: Slot, view: TopicView | MillraceError | undefined): 
     )
   }
   return partitionOf(view, partition) ?? missingPartition(position, partition, view.topic.partitions.length)
+}
+
+/** Damage in a reply says where it is. A batch may begin before the place that was asked for. */
+function placed(slot: Slot, error: MillraceError): MillraceError {
+  if (!(error instanceof CorruptionError)) return error
+  const { stream, topic, partition } = slot.position
+  const context = { ...error.context, stream, topic, partition, offset: slot.offset }
+  return new CorruptionError(
+    `${nameOf(slot.position)}, partition ${partition}, at offset ${slot.offset}: ${error.message}`,
+    {
+      context,
+      cause: error,
+    },
+  )
 }
 
 function failed(slot: Slot, error: MillraceError): PartitionRead {

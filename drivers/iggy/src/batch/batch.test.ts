@@ -20,6 +20,7 @@ import { readReply } from "../wire/reply.ts"
 import { IggyBatchWriter, type WriterLimits } from "./batch-writer.ts"
 import { batchChecksum, messageChecksums } from "./checksum.ts"
 import { readBatch, readBatches } from "./encoded-batch.ts"
+import { batchAt } from "./layout.ts"
 import type { IggySealedBatch } from "./sealed-batch.ts"
 
 const target = { topic: { stream: "orders", topic: "events" }, lineage: "1", partition: 0 }
@@ -300,6 +301,17 @@ describe("bytes that contradict themselves", () => {
       altered[at] = (altered[at] as number) ^ 0x41
       assert.throws(() => readBatches(altered), CorruptionError, `altered at ${at}`)
     }
+  })
+
+  it("do not hide the batches before them, and tell where they lie", () => {
+    const altered = Buffer.from(whole)
+    altered[altered.length - 1] = (altered[altered.length - 1] as number) ^ 0x41
+    altered.writeBigUInt64LE(7n, batchAt.baseOffset)
+    assert.equal(readBatches(Buffer.concat([whole, altered])).length, 1)
+    assert.throws(
+      () => readBatches(altered),
+      (error: CorruptionError) => error.context.offset === 7n && error.context.nextOffset === 10n,
+    )
   })
 
   it("of any kind lead to a CorruptionError and nothing else", () => {

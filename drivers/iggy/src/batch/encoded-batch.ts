@@ -1,16 +1,26 @@
 /** Batches as polls bring them (iggy-wire.md: Polls): looked through once for their structure and checksums, decoded when looked at. */
-import { CorruptionError, type EncodedBatch, type Headers, type MessageId } from "@millrace/contract"
+import { CorruptionError, type EncodedBatch, type ErrorContext, type Headers, type MessageId } from "@millrace/contract"
 import { batchChecksum, messageChecksums } from "./checksum.ts"
 import { batchAt, batchHeaderBytes, messageAt, messageHeaderBytes } from "./layout.ts"
 import { type HeaderBlock, isNullPayload, readHeaders, readKey } from "./user-headers.ts"
 
-/** The batches that lie back to back in a poll's records. @throws CorruptionError when lengths or checksums contradict the bytes */
+/**
+ * The batches that lie back to back in a poll's records. One whose lengths or checksums contradict its bytes does not hide those before
+ * it: they are answered, and the next poll begins with it.
+ * @throws CorruptionError when the first is such a one; its context names its first offset, and `nextOffset` behind it where that is known
+ */
 export function readBatches(records: Uint8Array): IggyEncodedBatch[] {
   const bytes = Buffer.from(records.buffer, records.byteOffset, records.byteLength)
   const batches: IggyEncodedBatch[] = []
   let at = 0
   while (at < bytes.length) {
-    const batch = readBatch(bytes, at)
+    let batch: IggyEncodedBatch
+    try {
+      batch = readBatch(bytes, at)
+    } catch (error) {
+      if (batches.length > 0 && error instanceof CorruptionError) break
+      throw error
+    }
     if (batch.count > 0) batches.push(batch)
     at += batch.bytes
   }
@@ -47,16 +57,17 @@ export function readBatch(bytes: Buffer, at: number): IggyEncodedBatch {
     position = next
   }
   if (position !== end) throw corrupt(at, `has ${end - position} bytes behind its last message`)
+  const baseOffset = bytes.readBigUInt64LE(at + batchAt.baseOffset)
+  const context = { offset: baseOffset, nextOffset: baseOffset + BigInt(lastDelta + 1) }
   const hashes = messageChecksums({ bytes, starts, end })
   for (let i = 0; i < count; i++) {
     const start = starts[i] as number
     if (bytes.readUInt32LE(start) === hashes[i * 2] && bytes.readUInt32LE(start + 4) === hashes[i * 2 + 1]) continue
-    const offset =
-      bytes.readBigUInt64LE(at + batchAt.baseOffset) + BigInt(bytes.readUInt32LE(start + messageAt.offsetDelta))
-    throw corrupt(at, `has a wrong checksum at message ${i}, offset ${offset}`)
+    const offset = baseOffset + BigInt(bytes.readUInt32LE(start + messageAt.offsetDelta))
+    throw corrupt(at, `has a wrong checksum at message ${i}, offset ${offset}`, context)
   }
   if (batchChecksum(bytes, at, hashes) !== bytes.readBigUInt64LE(at + batchAt.checksum))
-    throw corrupt(at, "has a wrong checksum")
+    throw corrupt(at, "has a wrong checksum", context)
   return new IggyEncodedBatch(bytes, { at, length, starts })
 }
 
@@ -155,6 +166,6 @@ export class IggyEncodedBatch implements EncodedBatch {
   }
 }
 
-function corrupt(at: number, why: string): CorruptionError {
-  return new CorruptionError(`the batch at byte ${at} of a reply of Apache Iggy ${why}`)
+function corrupt(at: number, why: string, context: ErrorContext = {}): CorruptionError {
+  return new CorruptionError(`the batch at byte ${at} of a reply of Apache Iggy ${why}`, { context })
 }
