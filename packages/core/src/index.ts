@@ -16,18 +16,50 @@ export type { Codec } from "./codec/codec.ts"
 export { Json } from "./codec/json.ts"
 export type { StandardSchema } from "./codec/standard-schema.ts"
 export type { TypedTopic } from "./codec/typed-topic.ts"
-export type { CommitPolicy } from "./consumer/commit-policy.ts"
+export type { AutoCommit, CommitPolicy } from "./consumer/commit-policy.ts"
 export type { Consumer, Lag, StoredOffset } from "./consumer/consumer.ts"
-export type { ConsumerEvents, Reconnection, Skip, SourceChange } from "./consumer/consumer-events.ts"
+export type {
+  ConsumerEvents,
+  LoopBlock,
+  OverdueHandling,
+  Reconnection,
+  Revocation,
+  Skip,
+  SourceChange,
+  Stall,
+} from "./consumer/consumer-events.ts"
 export type { ConsumerOptions, GroupConsumerOptions } from "./consumer/consumer-options.ts"
 export type { Cursor, CursorResult } from "./consumer/cursor.ts"
+export type { GroupReader } from "./consumer/group-reader.ts"
+export type { GroupReaderOptions } from "./consumer/group-reader-options.ts"
 export type { ReaderOptions } from "./consumer/log-cursor.ts"
+export type { MatchedPage } from "./consumer/page-ledger.ts"
+export { ReadOperation } from "./consumer/read-operation.ts"
 export type { StartAt } from "./consumer/start-at.ts"
 export type { Encryptor, EncryptorOptions } from "./encryption/encryptor.ts"
 export { encryptor } from "./encryption/encryptor.ts"
 export type { IggyEncryptorOptions } from "./encryption/iggy-encryptor.ts"
 export { iggyEncryptor } from "./encryption/iggy-encryptor.ts"
 export { checkEncryptor } from "./encryption/sealing.ts"
+export type { RevisionState } from "./filter/filter-binding.machine.ts"
+export type {
+  FilterPreview,
+  FilterTestResult,
+  PreviewedRecord,
+  PreviewOptions,
+  TestOptions,
+} from "./filter/filter-preview.ts"
+export { openFilteredReader } from "./filter/filtered-reader.ts"
+export type { FilterBinding, FilterRevision, FilterRevisionPage, FilterSpec } from "./filter/group-filter.ts"
+export { GroupFilter } from "./filter/group-filter.ts"
+export type { DeadLetterOptions, DeadLetterPolicy, DeadLetterTopic } from "./handler/dead-letter.ts"
+export { deadLetter } from "./handler/dead-letter.ts"
+export type { DeadContent, DeadLetterBlock } from "./handler/dead-letter-record.ts"
+export { deadLetterBlock } from "./handler/dead-letter-record.ts"
+export type { Handler, HandlerContext } from "./handler/handler-context.ts"
+export type { DeadLetter, RedriveOptions, RedriveResult } from "./handler/redrive.ts"
+export { redrive } from "./handler/redrive.ts"
+export type { HandlerOrder, RetryOptions, RunOptions } from "./handler/run-options.ts"
 export type {
   Backpressure,
   BatchEvent,
@@ -69,7 +101,9 @@ export type { ShutdownOptions } from "./producer/sending-end.ts"
 export type { LatencySummary, ProducerStatistics } from "./producer/statistics.ts"
 export { Checkpoint } from "./record/checkpoint.ts"
 export type { Message, MessageJson, Position } from "./record/message.ts"
+export type { MessageBatch } from "./record/message-batch.ts"
 export type { ContentType, RecordMetadata } from "./record/metadata.ts"
 export type { OutgoingRecord } from "./record/outgoing-record.ts"
+export type { RentedBatch } from "./record/rented-batch.ts"
 export type { RefusedRecord, Spool, SpoolDepth } from "./spool/spool.ts"
 export type { SpoolOptions } from "./spool/spool-options.ts"

@@ -1,11 +1,11 @@
 import { InvalidError, type Manifest, type Session } from "@millrace/contract"
 import type { ProducerReport } from "../observe/producer-report.ts"
 import { readReports } from "../observe/producer-reports.ts"
-import { ownStream } from "../observe/report-topic.ts"
 import type { TopicRef } from "../producer/producer.ts"
 import { type ClientOptions, checkClientOptions } from "./client-options.ts"
 import { type ClientRuntime, LiveContext } from "./live-context.ts"
 import { OptionReader, shown } from "./options.ts"
+import { ownStream } from "./own-topic.ts"
 import { listed, Stream, type StreamInfo, streamInfo } from "./stream.ts"
 import { Topic } from "./topic.ts"
 

@@ -1,7 +1,13 @@
 import type { TopicName } from "@millrace/contract"
-import type { Consumer } from "../consumer/consumer.ts"
+import type { Consumer, Lag } from "../consumer/consumer.ts"
 import type { GroupConsumerOptions } from "../consumer/consumer-options.ts"
 import { openGroupConsumer } from "../consumer/group-consumer.ts"
+import { groupLag, resetGroupOffsets } from "../consumer/group-offsets.ts"
+import { openGroupReader } from "../consumer/group-page-reader.ts"
+import type { GroupReader } from "../consumer/group-reader.ts"
+import type { GroupReaderOptions } from "../consumer/group-reader-options.ts"
+import type { StartAt } from "../consumer/start-at.ts"
+import { GroupFilter } from "../filter/group-filter.ts"
 import type { LiveContext } from "./live-context.ts"
 import { checkName } from "./names.ts"
 import { shown } from "./options.ts"
@@ -13,6 +19,8 @@ export interface GroupInfo {
   /** Counts the assignments of partitions to members. */
   readonly generation: number
   readonly members: readonly GroupMemberInfo[]
+  /** How far the group is behind in each partition of the topic that it was named on. */
+  readonly lag: readonly Lag[]
 }
 
 export interface GroupMemberInfo {
@@ -42,20 +50,54 @@ export class ConsumerGroup {
     return await openGroupConsumer(this.#context, { topic: this.#topic, group: this.name }, options)
   }
 
-  /** @throws NotFoundError, UnsupportedError where the backend has no groups */
-  async describe(): Promise<GroupInfo> {
-    return await this.#groups.describe(this.name, this.#topic)
+  /**
+   * Joins the group as a consumer does, and reads in pages that are acknowledged one by one or message by message, in any order.
+   * @throws as `consumer`
+   */
+  async reader(options?: GroupReaderOptions): Promise<GroupReader> {
+    this.#context.assertOpen()
+    return await openGroupReader(this.#context, { topic: this.#topic, group: this.name }, options)
   }
 
-  /** Forgets the group and its offsets; members lose their partitions. @throws NotFoundError, UnsupportedError */
+  /** The filter that decides which records of the topic the group's consumers and readers get. Asks nothing before a method does. */
+  filter(): GroupFilter {
+    return new GroupFilter(this.#context, this.#topic, this.name)
+  }
+
+  /** The members, and how far the group is behind. @throws NotFoundError, UnsupportedError where the backend has no groups */
+  async describe(): Promise<GroupInfo> {
+    const { group, generation, members } = await this.#groups.describe(this.name, this.#topic)
+    const lag = await groupLag(this.#context, { group: this.name, topic: this.#topic })
+    return { group, generation, members, lag }
+  }
+
+  /**
+   * Moves the group's progress in every partition of the topic, for the members that come next: to the oldest record, the newest one, the
+   * record at an offset (in a partition that does not reach so far its first or its end), or the first one that was appended at or after a
+   * time (it may be up to a batch earlier). Progress moves back as well as forward.
+   * @throws InvalidError while a member reads the topic, and for `{ kind: "next" }`; NotFoundError; UnsupportedError
+   */
+  async resetOffsets(to: StartAt): Promise<void> {
+    this.#refuseWithoutGroups()
+    await resetGroupOffsets(this.#context, { group: this.name, topic: this.#topic }, to)
+  }
+
+  /**
+   * Forgets the group and its offsets; members lose their partitions. Its filter belongs to the name and stays: `filter().delete()`.
+   * @throws NotFoundError, UnsupportedError
+   */
   async delete(): Promise<void> {
     await this.#groups.delete(this.name, this.#topic)
   }
 
   get #groups(): LiveContext["session"]["groups"] {
+    this.#refuseWithoutGroups()
+    return this.#context.session.groups
+  }
+
+  #refuseWithoutGroups(): void {
     this.#context.assertOpen()
-    const { manifest, session } = this.#context
+    const { manifest } = this.#context
     need(manifest, manifest.groups, { owner: `group ${shown(this.name)}`, what: "consumer groups" })
-    return session.groups
   }
 }

@@ -1,6 +1,7 @@
 import type { Session, TopicDescription, TopicName } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
 import type { Encryptor } from "../encryption/encryptor.ts"
+import type { FilterWatch } from "../filter/filter-watch.ts"
 import type { ProducerRegistry } from "../observe/producer-registry.ts"
 import type { Telemetry } from "../observe/telemetry.ts"
 import type { ConnectionWatch } from "./connection-watch.ts"
@@ -16,6 +17,8 @@ export interface ClientContext {
   /** What producers and consumers encrypt and decrypt with unless they say otherwise. */
   readonly encryptor?: Encryptor | undefined
   readonly topics: TopicDirectory
+  /** The filters of consumer groups, read when somebody needs them. */
+  readonly filters: FilterWatch
   /** The live producers, for reports of their statistics. */
   readonly producers: ProducerRegistry
   /** Spans and metrics; absent when nobody collects any. */

@@ -8,6 +8,8 @@ import {
 } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
 import type { Encryptor } from "../encryption/encryptor.ts"
+import { FilterLog } from "../filter/filter-log.ts"
+import { FilterWatch } from "../filter/filter-watch.ts"
 import { publishConnectionChange } from "../observe/diagnostics.ts"
 import { ProducerRegistry } from "../observe/producer-registry.ts"
 import { type ObserveOptions, StatisticsReporter } from "../observe/statistics-reporter.ts"
@@ -49,6 +51,7 @@ export class LiveContext implements ClientContext {
   readonly publish: ClientSettings["publish"]
   readonly encryptor: Encryptor | undefined
   readonly topics: TopicDirectory
+  readonly filters: FilterWatch
   readonly producers: ProducerRegistry
   readonly telemetry: Telemetry | undefined
   readonly openSpool: ClientContext["openSpool"]
@@ -67,6 +70,7 @@ export class LiveContext implements ClientContext {
       describe: (name: TopicName): Promise<TopicDescription> => directory.describe(name),
       forget: (name: TopicName): void => directory.forget(name),
     }
+    this.filters = new FilterWatch(new FilterLog({ session, clock: this.clock, random: this.random }), this.clock)
     this.telemetry = runtime.telemetry
     this.openSpool = runtime.openSpool
     this.connection.listen(publishConnectionChange)

@@ -26,6 +26,14 @@ import { checkName, topicText } from "./names.ts"
 import { shown } from "./options.ts"
 import { checkPartitionCount, need, type TopicInfo, type TopicOptions, topicInfo, topicSpec } from "./topic-options.ts"
 
+let contextOf: (topic: Topic) => LiveContext
+
+/** The client behind a handle, for what works on topics. @throws InvalidError for anything but a topic handle */
+export function contextOfTopic(topic: Topic): LiveContext {
+  if (topic instanceof Topic) return contextOf(topic)
+  throw new InvalidError(`a topic handle, as client.topic() gives it, is needed, not ${shown(topic)}`)
+}
+
 /** A topic by name: a log in partitions. A thin handle; nothing is asked or made before a method says so. */
 export class Topic {
   /** Empty for the backend's own topic of exactly this name. */
@@ -33,6 +41,10 @@ export class Topic {
   readonly name: string
   readonly #context: LiveContext
   readonly #name: TopicName
+
+  static {
+    contextOf = (topic) => topic.#context
+  }
 
   /** @throws InvalidError for the name */
   constructor(context: LiveContext, name: TopicName) {

@@ -4,13 +4,34 @@ import { MillraceError, type TopicPartition } from "@millrace/contract"
 export interface ConsumerEvents {
   /** The member reads these from now on. A listener that comes later is told at once of those that it has. */
   assigned(partitions: readonly TopicPartition[]): void
+  /**
+   * These are about to go to another member: nothing more of them is handed out, and commits of what was are still good. The time for
+   * a program to store what it keeps of them beside the log. A promise is awaited, for `deadlineMs` at the most; a rejection is told to
+   * the next read and hinders nothing.
+   */
+  revoking(revocation: Revocation): void | Promise<void>
   /** These were handed over; their progress is stored as the policy has it. Later commits are refused. */
   revoked(partitions: readonly TopicPartition[]): void
   /** These were taken away: another member may be reading them already. Later commits are refused. */
   lost(partitions: readonly TopicPartition[]): void
-  /** The topic was purged or recreated: what was read ahead is thrown away, and reading goes on at the start of the new history. */
+  /**
+   * What was handed out was not handled within `handlerTimeoutMs`: the member leaves the group, its partitions go to others, and later
+   * commits are refused. It joins again when the caller asks for the next message.
+   */
+  handlerTimeout(overdue: OverdueHandling): void
+  /**
+   * A partition has records behind what was handed out, somebody wants them, and nothing came for `stalledAfterMs`. Told again each time
+   * that has doubled. The consumer looks for a way out by itself; this is for those who want to know.
+   */
+  stalled(stall: Stall): void
+  /** The event loop did not turn for so long that heartbeats and timers of this process came late. */
+  loopBlocked(block: LoopBlock): void
+  /**
+   * The topic was purged or recreated: what was read ahead is thrown away, and reading goes on at the start of the new history. A listener
+   * is told at once of those that nobody heard of.
+   */
   sourceChanged(change: SourceChange): void
-  /** The position was not in the log, and was moved as `onOutOfRange` says. */
+  /** The position was not in the log, and was moved as `onOutOfRange` says. A listener hears at once of those that nobody did. */
   skipped(skip: Skip): void
   /** The connection was lost and is there again; reading goes on where it stood. */
   reconnected(change: Reconnection): void
@@ -21,6 +42,48 @@ export interface Reconnection {
   readonly server: string
   /** For how long there was no connection, in ms. */
   readonly afterMs: number
+}
+
+/** Partitions that another member takes over. */
+export interface Revocation {
+  readonly partitions: readonly TopicPartition[]
+  /** How long listeners are waited for, in ms. */
+  readonly deadlineMs: number
+}
+
+/** What was in a caller's hands for too long. */
+export interface OverdueHandling {
+  /** The partition of the message, where it is known: of a handler of `run`. Absent for a caller that did not come back. */
+  readonly partition?: TopicPartition
+  /** The oldest message that is not handled. */
+  readonly offset?: bigint
+  /** For how long, in ms; at least. */
+  readonly forMs: number
+}
+
+/** A partition that gives nothing though it has something. */
+export interface Stall extends TopicPartition {
+  /** The offset that would be handed out next. */
+  readonly position: bigint
+  /** The offset that the partition's next record gets. */
+  readonly head: bigint
+  /** For how long nothing came, in ms; at least. */
+  readonly forMs: number
+  /**
+   * What stands in the way: `reading` (the backend answers nothing), `holding` (a store has to come first), or what the partition's
+   * reader is doing instead: `starting`, `locating`, `waiting` (to try again after a failure), `failed`.
+   */
+  readonly doing: string
+  /** Whether the consumer put a fresh reader in the place of the present one. */
+  readonly renewed: boolean
+}
+
+/** How long the event loop stood still. */
+export interface LoopBlock {
+  /** By how much a timer came late, in ms: at least so long nothing else ran. */
+  readonly delayMs: number
+  /** Above which it is told, in ms: a third of the group's session time-out, 1,000 without a group. */
+  readonly thresholdMs: number
 }
 
 export interface SourceChange extends TopicPartition {
@@ -36,10 +99,17 @@ export interface Skip extends TopicPartition {
   readonly count: bigint
 }
 
-/** The listeners of one consumer. A failing listener is reported, and hinders neither the others nor the consumer. */
+/** Events that wait for a listener; of more the oldest are forgotten. As many as a topic has partitions, at the most. */
+const unheardKept = 1000
+
+/**
+ * The listeners of one consumer. What records nobody will see (`skipped`, `sourceChanged`) is kept for the first that wants to know, since a
+ * group's member reads before its caller has the consumer. A failing listener is reported, and hinders neither the others nor the consumer. */
 export class ConsumerListeners {
   readonly #listeners = new Set<Partial<ConsumerEvents>>()
   readonly #failed: (error: MillraceError) => void
+  /** What nobody listened to. */
+  #unheard: Unheard[] = []
 
   constructor(failed: (error: MillraceError) => void) {
     this.#failed = failed
@@ -50,29 +120,59 @@ export class ConsumerListeners {
     // An object of its own, so that the same listener can be added twice and taken away once.
     const entry: Partial<ConsumerEvents> = Object.create(listener)
     this.#listeners.add(entry)
-    if (assigned.length > 0) this.#tellOne(entry, "assigned", assigned)
+    if (assigned.length > 0) void this.#tellOne(entry, "assigned", assigned)
+    const unheard = this.#unheard
+    this.#unheard = unheard.filter(({ event }) => entry[event] === undefined)
+    for (const { event, value } of unheard) void this.#tellOne(entry, event, value)
     return { [Symbol.dispose]: () => void this.#listeners.delete(entry) }
   }
 
   tell<K extends keyof ConsumerEvents>(event: K, value: Parameters<ConsumerEvents[K]>[0]): void {
-    for (const listener of [...this.#listeners]) this.#tellOne(listener, event, value)
+    let heard = false
+    for (const listener of [...this.#listeners]) {
+      heard ||= listener[event] !== undefined
+      void this.#tellOne(listener, event, value)
+    }
+    if (heard || (event !== "skipped" && event !== "sourceChanged")) return
+    this.#unheard.push({ event, value } as Unheard)
+    if (this.#unheard.length > unheardKept) this.#unheard.shift()
   }
 
+  /** The same; settles when every listener's promise has. Never rejects: failures are reported. */
+  async tellAndWait<K extends keyof ConsumerEvents>(event: K, value: Parameters<ConsumerEvents[K]>[0]): Promise<void> {
+    const answers = [...this.#listeners].map((listener) => this.#tellOne(listener, event, value))
+    await Promise.all(answers)
+  }
+
+  /** The promise of an async listener, observed; `undefined` from one that answers nothing. */
   #tellOne<K extends keyof ConsumerEvents>(
     listener: Partial<ConsumerEvents>,
     event: K,
     value: Parameters<ConsumerEvents[K]>[0],
-  ): void {
+  ): Promise<void> | undefined {
     try {
       // A listener may be async though its type says void: its rejection is observed all the same.
       const answer = listener[event]?.(value as never) as unknown
-      if (answer instanceof Promise) answer.catch((cause) => this.#report(event, cause))
+      if (!isThenable(answer)) return undefined
+      return Promise.resolve(answer).then(
+        () => {},
+        (cause) => this.#report(event, cause),
+      )
     } catch (cause) {
       this.#report(event, cause)
+      return undefined
     }
   }
 
   #report(event: keyof ConsumerEvents, cause: unknown): void {
     this.#failed(new MillraceError("handler", `the listener for "${event}" failed: ${String(cause)}`, { cause }))
   }
+}
+
+type Unheard =
+  | { readonly event: "skipped"; readonly value: Skip }
+  | { readonly event: "sourceChanged"; readonly value: SourceChange }
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as PromiseLike<unknown> | undefined)?.then === "function"
 }

@@ -23,15 +23,15 @@ export interface ConsumerOptions {
   readonly allowReplay?: boolean
   /** Default `{ kind: "polling" }`; `{ kind: "disabled" }` without a consumer name. */
   readonly commitPolicy?: CommitPolicy
-  /** How long one poll waits for records, in ms; polls follow each other. Default 5000. */
+  /** How long one poll waits for records, in ms, up to 600,000; polls follow each other. Default 5000. */
   readonly maxWaitMs?: number
-  /** A poll answers before `maxWaitMs` once it has so many records. Default 1. */
+  /** A poll answers before `maxWaitMs` once it has so many records; from 1 to `batchLength`. Default 1. */
   readonly minRecords?: number
   /** The most encoded bytes of one poll; a first batch above it comes alone. Default 1 MiB. */
   readonly maxBytes?: number
-  /** Encoded bytes that are read ahead of the caller. Default 16 MiB. */
+  /** Encoded bytes that are read ahead of the caller, shared evenly by the partitions that are read. Default 16 MiB. */
   readonly prefetchBytes?: number
-  /** Records that are read ahead of the caller. Default 16,000, or `batchLength` when that is more. */
+  /** Records that are read ahead of the caller, shared in the same way. Default 16,000, or `batchLength` when that is more. */
   readonly prefetchRecords?: number
   /** What to do when the position is no longer, or not yet, in the log: go to the first record, to the end, or fail. Default `first`. */
   readonly onOutOfRange?: "first" | "next" | "fail"
@@ -39,6 +39,11 @@ export interface ConsumerOptions {
   readonly onMissing?: "fail" | "wait"
   /** Hands out records of transactions that are not committed. Default false. */
   readonly readUncommitted?: boolean
+  /**
+   * A partition that has records, while a caller wants some and nothing comes of it for so long, is told of as `stalled`, in ms; and
+   * the consumer reads on with a fresh reader. Default 5000.
+   */
+  readonly stalledAfterMs?: number
   /** What records are decrypted with; `false` hands them out as they are stored. Default: the client's. */
   readonly encryptor?: Encryptor | false
 }
@@ -57,6 +62,26 @@ export interface GroupConsumerOptions extends ConsumerOptions {
   readonly sessionTimeoutMs?: number
   /** A member that has not handed over a revoked partition after so long loses it, in ms. Default 30,000. */
   readonly rebalanceTimeoutMs?: number
+  /**
+   * What becomes of messages in hand when their partition goes to another member: `finish` gives them `revokeTimeoutMs`, `fence` cuts them
+   * off as soon as the listeners of `revoking` have answered. Default `finish`.
+   */
+  readonly onRevoke?: "finish" | "fence"
+  /**
+   * How long messages in hand of a revoked partition may take to be handled, in ms; three quarters of `rebalanceTimeoutMs` at the most.
+   * Default 1000, and with handlers of `run` as long as it may be.
+   */
+  readonly revokeTimeoutMs?: number
+  /**
+   * What is handed out and not handled for so long, in ms, makes the member leave the group until the caller asks for more (event
+   * `handlerTimeout`). Default: never, since a caller's time is its own.
+   */
+  readonly handlerTimeoutMs?: number
+  /**
+   * Whether the group's filter decides what this member gets. With false it gets every record, and needs no access to the topic of filters
+   * (`millrace/filters`); all members of a group should say the same. Default true.
+   */
+  readonly applyFilter?: boolean
 }
 
 /** Consumer options after the checks: nothing is optional any more. */
@@ -77,6 +102,9 @@ export interface ConsumerSettings {
   readonly onOutOfRange: "first" | "next" | "fail"
   readonly onMissing: "fail" | "wait"
   readonly isolation: "committed" | "uncommitted"
+  readonly stalledAfterMs: number
+  /** From which delay on the event loop counts as blocked, in ms. */
+  readonly loopBlockedAfterMs: number
   /** Absent: the client's. */
   readonly encryptor: Encryptor | false | undefined
 }
@@ -88,6 +116,10 @@ export interface GroupSettings {
   readonly memberId: string | undefined
   readonly sessionTimeoutMs: number
   readonly rebalanceTimeoutMs: number
+  readonly onRevoke: "finish" | "fence"
+  readonly revokeTimeoutMs: number | undefined
+  readonly handlerTimeoutMs: number | undefined
+  readonly applyFilter: boolean
 }
 
 const consumerKeys = [
@@ -106,6 +138,7 @@ const consumerKeys = [
   "onOutOfRange",
   "onMissing",
   "readUncommitted",
+  "stalledAfterMs",
   "encryptor",
 ] as const
 
@@ -116,10 +149,21 @@ const groupKeys = [
   "memberId",
   "sessionTimeoutMs",
   "rebalanceTimeoutMs",
+  "onRevoke",
+  "revokeTimeoutMs",
+  "handlerTimeoutMs",
+  "applyFilter",
 ] as const
+
+/** From which delay on the event loop of a consumer without a group counts as blocked, in ms: nothing depends on it. */
+const loopBlockedAfterMs = 1000
+/** What a group's member may be blocked for before it is told: a third of what costs it the membership. */
+const loopBlockedShare = 1 / 3
 
 const largestBatchLength = 1_000_000
 const mebibyte = 1_048_576
+/** The longest poll, in ms (table 2.4). */
+const longestWaitMs = 600_000
 
 /**
  * @param what How errors call the consumer.
@@ -131,7 +175,8 @@ export function consumerSettings(
   options: ConsumerOptions | undefined,
   { stores }: { readonly stores: boolean },
 ): ConsumerSettings {
-  return settingsOf(what, new OptionReader<ConsumerOptions>(what, options, consumerKeys), options ?? {}, stores)
+  const reader = new OptionReader<ConsumerOptions>(what, options, consumerKeys)
+  return { ...settingsOf(what, reader, options ?? {}, stores), loopBlockedAfterMs }
 }
 
 /** The same for a group consumer. @throws InvalidError */
@@ -147,16 +192,31 @@ export function groupConsumerSettings(
       `${what}: autoJoinGroup must be true: offsets of a group are fenced by its membership, so a consumer that does not join can neither read nor commit for it. Use topic.consumer(name, partition) to read one partition without a group`,
     )
   }
-  return {
-    consumer: settingsOf(what, reader, given, true),
-    group: {
-      createGroup: reader.flag("createGroup", true),
-      topics: checkedTopics(what, given.topics),
-      memberId: given.memberId === undefined ? undefined : checkName("member", given.memberId, limits),
-      sessionTimeoutMs: reader.duration("sessionTimeoutMs", { fallback: 10_000 }),
-      rebalanceTimeoutMs: reader.duration("rebalanceTimeoutMs", { fallback: 30_000 }),
-    },
+  const group = {
+    createGroup: reader.flag("createGroup", true),
+    topics: checkedTopics(what, given.topics),
+    memberId: given.memberId === undefined ? undefined : checkName("member", given.memberId, limits),
+    sessionTimeoutMs: reader.duration("sessionTimeoutMs", { fallback: 10_000 }),
+    rebalanceTimeoutMs: reader.duration("rebalanceTimeoutMs", { fallback: 30_000 }),
+    onRevoke: reader.choice("onRevoke", ["finish", "fence"], "finish"),
+    revokeTimeoutMs: reader.duration("revokeTimeoutMs", { fallback: undefined }),
+    handlerTimeoutMs: reader.duration("handlerTimeoutMs", { fallback: undefined }),
+    applyFilter: reader.flag("applyFilter", true),
   }
+  checkRevokeTimeout(what, group)
+  const blocked = { loopBlockedAfterMs: group.sessionTimeoutMs * loopBlockedShare }
+  return { consumer: { ...settingsOf(what, reader, given, true), ...blocked }, group }
+}
+
+function checkRevokeTimeout(what: string, { onRevoke, revokeTimeoutMs, rebalanceTimeoutMs }: GroupSettings): void {
+  if (revokeTimeoutMs === undefined) return
+  if (onRevoke === "fence") {
+    throw new InvalidError(`${what}: revokeTimeoutMs has no meaning with onRevoke "fence", which waits for nothing`)
+  }
+  if (revokeTimeoutMs <= rebalanceTimeoutMs) return
+  throw new InvalidError(
+    `${what}: revokeTimeoutMs is ${revokeTimeoutMs}; it must be at most rebalanceTimeoutMs (${rebalanceTimeoutMs}), after which the partition is lost`,
+  )
 }
 
 function settingsOf(
@@ -164,7 +224,7 @@ function settingsOf(
   reader: OptionReader<GroupConsumerOptions>,
   given: ConsumerOptions,
   stores: boolean,
-): ConsumerSettings {
+): Omit<ConsumerSettings, "loopBlockedAfterMs"> {
   const batchLength = reader.whole("batchLength", { min: 1, max: largestBatchLength, fallback: 1000 })
   const initRetries = new OptionReader(`${what}: initRetries`, given.initRetries, ["retries", "intervalMs"])
   const commitPolicy = checkCommitPolicy(what, given.commitPolicy ?? { kind: stores ? "polling" : "disabled" })
@@ -182,16 +242,25 @@ function settingsOf(
     startAt: checkStartAt(what, given.startAt ?? { kind: "next" }),
     allowReplay: reader.flag("allowReplay", false),
     commitPolicy,
-    maxWaitMs: reader.duration("maxWaitMs", { fallback: 5000 }),
-    minRecords: reader.whole("minRecords", { min: 1, fallback: 1 }),
+    maxWaitMs: checkedWait(what, reader.duration("maxWaitMs", { fallback: 5000 })),
+    minRecords: reader.whole("minRecords", { min: 1, max: batchLength, fallback: 1 }),
     maxBytes: reader.whole("maxBytes", { min: 1, fallback: mebibyte }),
     prefetchBytes: reader.whole("prefetchBytes", { min: 1, fallback: 16 * mebibyte }),
     prefetchRecords: reader.whole("prefetchRecords", { min: 1, fallback: Math.max(16_000, batchLength) }),
     onOutOfRange: reader.choice("onOutOfRange", ["first", "next", "fail"], "first"),
     onMissing: reader.choice("onMissing", ["fail", "wait"], "fail"),
     isolation: reader.flag("readUncommitted", false) ? "uncommitted" : "committed",
+    stalledAfterMs: reader.duration("stalledAfterMs", { fallback: 5000 }),
     encryptor: checkEncryptorChoice(what, given.encryptor),
   }
+}
+
+/** A poll is the backend's to hold open: longer than this none does (table 2.4). */
+function checkedWait(what: string, maxWaitMs: number): number {
+  if (maxWaitMs <= longestWaitMs) return maxWaitMs
+  throw new InvalidError(
+    `${what}: option "maxWaitMs" is ${maxWaitMs}; it must be a number of milliseconds above 0, at most ${longestWaitMs}`,
+  )
 }
 
 function checkedTopics(what: string, topics: GroupConsumerOptions["topics"]): TopicName[] {

@@ -344,6 +344,28 @@ describe("stores that fail in the background", () => {
     await consumer.shutdown()
   })
 
+  test("keep no commit of the caller waiting until they are tried again", async () => {
+    const client = filled(10)
+    client.offsets.failures.push(new ConnectionError("away"))
+    const consumer = open(client, { batchLength: 3, pollingRetryIntervalMs: 500 })
+    const messages = await take(consumer, 4)
+    await client.settle()
+    const store = Promise.withResolvers<void>()
+    await consumer.commit(messages[3])
+    assert.equal(client.storedNext("worker"), 4n, "at once")
+    client.offsets.failures.push(new ConnectionError("away"))
+    client.offsets.gate = store.promise
+    const more = await take(consumer, 4)
+    await client.settle()
+    const second = consumer.commit(more[3])
+    client.offsets.gate = undefined
+    store.resolve()
+    await second
+    assert.equal(client.storedNext("worker"), 8n, "also when it comes while the store that fails is under way")
+    await consumer.shutdown()
+    assert.equal(client.clock.timers, 0)
+  })
+
   test("fail the next read when they will not, and do not end the consumer", async () => {
     const client = filled(10)
     const failure = new StorageError("broken")

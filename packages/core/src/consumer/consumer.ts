@@ -1,6 +1,12 @@
+import type { Handler } from "../handler/handler-context.ts"
+import type { RunOptions } from "../handler/run-options.ts"
 import type { Checkpoint } from "../record/checkpoint.ts"
 import type { Message } from "../record/message.ts"
+import type { MessageBatch } from "../record/message-batch.ts"
+import type { RentedBatch } from "../record/rented-batch.ts"
 import type { ConsumerEvents } from "./consumer-events.ts"
+import type { ReadOperation } from "./read-operation.ts"
+import type { StartAt } from "./start-at.ts"
 
 /**
  * Reads one partition, or as a member of a group the partitions it is given, message by message: at least once, in order within a
@@ -30,12 +36,74 @@ export interface Consumer extends AsyncIterable<Message>, AsyncDisposable {
    */
   stream(options?: { readonly signal?: AbortSignal }): AsyncIterable<Message>
   /**
+   * The messages as they are stored together: whole batches of one partition, of at most `batchLength` messages. Each batch is a page:
+   * it is handled when the next one is asked for. Ends as `stream` does.
+   */
+  batches(options?: { readonly signal?: AbortSignal }): AsyncIterable<MessageBatch>
+  /**
+   * The next batch, to be given back when it was looked at: `using batch = await consumer.receiveRented()`. Like `next` it says that
+   * everything handed out before is handled; giving the batch back says nothing about its messages.
+   * @throws CancelledError when the signal fires, ClosedError after `shutdown`; else as `next`.
+   */
+  receiveRented(options?: { readonly signal?: AbortSignal }): Promise<RentedBatch>
+  /**
+   * Reads a partition on from another place. What was read ahead is thrown away, and what is handed out and not handled will not count as
+   * handled by what comes next; what is stored stays. Settles once the place is known; until then nothing of the partition is handed out,
+   * and a failure leaves everything as it was. A later call overrules an earlier one.
+   * @param to As `startAt`, with `next` behind what is stored; `"skip"`: past the record or the batch whose error was handed out last, which
+   *   counts as handled then.
+   * @throws InvalidError for a place that cannot be, `"skip"` without such an error, or a number that several topics have; NotAssignedError,
+   *   ClosedError; what the backend fails with
+   */
+  seek(partition: number, to: StartAt | "skip"): Promise<void>
+  /**
+   * Hands out nothing more of these partitions, and reads no more of them ahead; what was read ahead already waits for `resume`.
+   * @param partitions Default: all, and those that are gained later too. The pause of a single one ends when it is lost.
+   * @throws NotAssignedError for one that it does not have, ClosedError
+   */
+  pause(partitions?: readonly number[]): void
+  /** Goes on with these partitions, in order and without a gap. @param partitions Default: all. @throws as `pause` */
+  resume(partitions?: readonly number[]): void
+  /**
+   * Calls a handler for each message, up to `concurrency` at a time, in the order of each partition or key, and counts a message as handled
+   * when its handler has returned or its promise was fulfilled. What is stored is the handled prefix of each partition, as the commit policy
+   * has it; with `disabled` only `commit` stores. While it runs nobody else can take messages.
+   *
+   * Resolves once the consumer was shut down, or `context.stop()` was called, and the running handlers have finished. After a failure, and
+   * after `stop`, the consumer is open: what was not handled comes again to whoever reads on.
+   * @throws MillraceError of kind `handler` for a message whose last attempt failed, with what was thrown as its `cause`; CancelledError
+   *   for the signal; TimeoutError when running handlers have not finished in time; what `next` would throw; what a shutdown fails with
+   *   that a handler has called; InvalidError for an option, or while somebody else reads
+   */
+  run(handler: Handler, options?: RunOptions): Promise<void>
+  /**
    * Stores the progress of the message's partition through that message, and counts everything up to it as handled. Without an
    * argument: of everything that was handed out. Never moves progress back.
    * @throws NotAssignedError when the partition went to another member, HistoryChangedError when the topic was purged or recreated
    *   since; nothing is stored then. InvalidError for a message of another topic or partition, or without a consumer name.
    */
   commit(what?: Message | Checkpoint): Promise<void>
+  /**
+   * Says that this one message is handled, whatever comes of those before it: for work in parallel. Progress is what is handled without
+   * a gap; the policy stores it, and `disabled` stores it in the background.
+   * @throws as `commit`, but for what a store fails with
+   */
+  mark(what: Message | Checkpoint): void
+  /**
+   * Finds out what became of a store whose outcome was unknown, under the policy `onRead`, and goes on accordingly: hands out what was read,
+   * or stores it again first (seed 001, "Read errors").
+   * @param operation `ReadOperation.of(error)` of the error that the partition stopped with.
+   * @param options.timeoutMs How long the backend may be asked. Default 5000.
+   * @returns whether the store had happened.
+   * @throws TimeoutError when nobody answered in time: the operation is still open. InvalidError for an operation that is not open here,
+   *   ClosedError, or why the backend does not tell.
+   */
+  resolve(operation: ReadOperation, options?: { readonly timeoutMs?: number }): Promise<boolean>
+  /**
+   * Gives such a question up. It undoes nothing: the partition stands still until `seek`, which says where reading goes on.
+   * @throws InvalidError for an operation that is not open here, ClosedError
+   */
+  abandon(operation: ReadOperation): void
   /**
    * Stores `offset` as the last handled record of a partition, forward or back. It does not move what is being read, unless
    * `resetPosition` says so: then reading goes on behind it, and what was read ahead is thrown away.

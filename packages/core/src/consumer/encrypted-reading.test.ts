@@ -8,7 +8,6 @@ import { Json } from "../codec/json.ts"
 import { encryptor } from "../encryption/encryptor.ts"
 import { record } from "../encryption/sealed-record.test-support.ts"
 import type { SendableRecord } from "../record/outgoing-record.ts"
-import type { CommitPolicy } from "./commit-policy.ts"
 import type { Consumer } from "./consumer.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
 import type { FakeRecord } from "./fake-log.test-support.ts"
@@ -133,6 +132,46 @@ describe("a consumer under an encryptor", () => {
     })
   }
 
+  for (const commitPolicy of [
+    { kind: "polling" },
+    { kind: "each" },
+    { kind: "auto", after: "marked", every: 1 },
+  ] as const) {
+    test(`seek to skip makes such a record handled (${commitPolicy.kind})`, async () => {
+      const client = new FakeClient()
+      put(client, [stored("0"), stored("1", { foreign: true }), stored("2")])
+      const consumer = open(client, { commitPolicy })
+      const [first] = await take(consumer, 1)
+      assert.ok(first !== undefined)
+      if (commitPolicy.kind === "auto") consumer.mark(first)
+      await assert.rejects(consumer.nextWithin(1000), isDecodeError(1n))
+      await consumer.seek(0, "skip")
+      await consumer.shutdown()
+      assert.equal(client.storedNext("worker"), 2n)
+      const again = open(client, { commitPolicy })
+      assert.deepEqual(textsOf(await take(again, 1)), ["2"])
+      await again.shutdown()
+    })
+  }
+
+  test("seek to skip drops nothing of what was read ahead, and is refused once reading has gone on", async () => {
+    const client = new FakeClient()
+    put(client, [stored("0"), stored("1", { foreign: true }), stored("2"), stored("3")])
+    const consumer = open(client)
+    await take(consumer, 1)
+    await assert.rejects(consumer.nextWithin(1000), isDecodeError(1n))
+    await consumer.seek(0, "skip")
+    await assert.rejects(consumer.seek(0, "skip"), InvalidError)
+    assert.deepEqual(textsOf(await take(consumer, 1)), ["2"])
+    await consumer.seek(0, { kind: "offset", value: 1n })
+    await assert.rejects(consumer.nextWithin(1000), isDecodeError(1n))
+    assert.deepEqual(textsOf(await take(consumer, 1)), ["2"])
+    await assert.rejects(consumer.seek(0, "skip"), /reading has gone on since its last error/)
+    assert.deepEqual(textsOf(await take(consumer, 1)), ["3"])
+    await consumer.shutdown()
+    assert.equal(client.storedNext("worker"), 4n)
+  })
+
   test("a loop ends at such a record, and another loop goes on behind it", async () => {
     const client = new FakeClient()
     put(client, [stored("0"), stored("1", { foreign: true }), stored("2"), stored("3")])
@@ -188,7 +227,7 @@ describe("a consumer under an encryptor", () => {
   })
 
   test("no automatic store passes a record that did not decrypt and after which nothing was read", async () => {
-    const kinds = fc.constantFrom<CommitPolicy["kind"]>("polling", "all", "each")
+    const kinds = fc.constantFrom("polling" as const, "all" as const, "each" as const)
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.array(fc.boolean(), { minLength: 1, maxLength: 5 }), { minLength: 1, maxLength: 5 }),

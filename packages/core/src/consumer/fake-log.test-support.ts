@@ -3,6 +3,8 @@ import {
   type Anchor,
   CorruptionError,
   type EncodedBatch,
+  errorFromWire,
+  errorToWire,
   Headers,
   HistoryChangedError,
   type LogReader,
@@ -87,6 +89,10 @@ class FakePartition {
   lineage = "a"
   /** Answered instead of a read, once for each `set`. */
   failure: MillraceError | undefined
+  /** Answered instead of every read, until it is taken away. */
+  refusal: MillraceError | undefined
+  /** Batches that cannot be read: reads end before `offset`, and fail there. */
+  readonly damage: { readonly offset: bigint; readonly error: MillraceError }[] = []
 }
 
 /** The log and its readers. `polls` counts answers that readers gave. */
@@ -99,6 +105,8 @@ export class FakeLog implements PartitionLog {
   answerEmptyAtOnce = false
   /** Each poll takes one of these failures, if there is one. */
   readonly pollFailures: MillraceError[] = []
+  /** Partitions of which every reader gets nothing, by number. */
+  readonly silent: Set<number> = new Set()
   /** Runs before a poll looks at the log. */
   beforePoll: (() => Promise<void>) | undefined
   /** Runs before positions are located or watermarks read. */
@@ -203,7 +211,11 @@ class FakeReader implements LogReader {
   #pending: { limits: ReadLimits; resolve(reads: PartitionRead[]): void; cancel(): void } | undefined
   #turn = 0
   closed = false
+  /** Whatever there is, polls wait in vain. */
+  deaf = false
   readonly sets: (readonly ReadPosition[])[] = []
+  /** What was asked of the log, and of which partitions, each time it was looked at for an answer. */
+  readonly asked: { readonly limits: ReadLimits; readonly partitions: readonly number[] }[] = []
 
   constructor(log: FakeLog, clock: Clock) {
     this.#log = log
@@ -228,16 +240,38 @@ class FakeReader implements LogReader {
         resolve([])
         return
       }
-      const timer = this.#clock.setTimer(limits.maxWaitMs, () => this.#answer([]))
+      const timer = this.#clock.setTimer(limits.maxWaitMs, () => this.#answer(this.#collect(limits)))
       this.#pending = { limits, resolve, cancel: () => timer.cancel() }
       this.look()
     })
   }
 
   look(): void {
-    if (this.#pending === undefined) return
-    const reads = this.#collect(this.#pending.limits)
-    if (reads.length > 0) this.#answer(reads)
+    if (this.#pending === undefined || this.deaf) return
+    const { limits } = this.#pending
+    if (this.#ready(limits)) this.#answer(this.#collect(limits))
+  }
+
+  /** Whether the wait is over: so many records are there, so many bytes, or something to tell that is no record. */
+  #ready({ minRecords, maxBytes }: ReadLimits): boolean {
+    let records = 0
+    let bytes = 0
+    let told = false
+    for (const position of this.#positions) {
+      if (this.#stopped.has(laneKey(position)) || this.#log.silent.has(position.partition)) continue
+      const found = this.#log.find(position)
+      if (failureOf(position, found, position) !== undefined) return true
+      const { batches, end, damage } = found as FakePartition
+      if (damage.some((one) => one.offset === position.offset)) return true
+      const before = records
+      for (const batch of batches) {
+        if (batch.lastOffset < position.offset) continue
+        records += batch.count
+        bytes += batch.bytes
+      }
+      if (records === before && position.offset < end) told = true
+    }
+    return told || (records > 0 && (records >= minRecords || bytes >= maxBytes))
   }
 
   async close(): Promise<void> {
@@ -257,24 +291,34 @@ class FakeReader implements LogReader {
 
   #collect(limits: ReadLimits): PartitionRead[] {
     const reads: PartitionRead[] = []
+    if (this.deaf) return reads
+    this.asked.push({ limits, partitions: this.#positions.map(({ partition }) => partition) })
     let left = limits.maxRecords
+    let bytes = limits.maxBytes
     const count = this.#positions.length
     this.#turn++
-    for (let step = 0; step < count && left > 0; step++) {
+    for (let step = 0; step < count && left > 0 && bytes > 0; step++) {
       const position = this.#positions[(step + this.#turn) % count] as ReadPosition
-      const read = this.#readOne(position, left)
+      const read = this.#readOne(position, { records: left, bytes, first: reads.length === 0 })
       if (read === undefined) continue
       reads.push(read)
-      if (read.error === undefined) for (const batch of read.batches) left -= batch.count
+      if (read.error !== undefined) continue
+      for (const batch of read.batches) {
+        left -= batch.count
+        bytes -= batch.bytes
+      }
     }
     return reads
   }
 
-  #readOne(position: ReadPosition, left: number): PartitionRead | undefined {
+  #readOne(
+    position: ReadPosition,
+    left: { readonly records: number; readonly bytes: number; readonly first: boolean },
+  ): PartitionRead | undefined {
     const { stream, topic, partition, claim } = position
     const place = { stream, topic, partition }
     const key = laneKey(place)
-    if (this.#stopped.has(key)) return undefined
+    if (this.#stopped.has(key) || this.#log.silent.has(partition)) return undefined
     const found = this.#log.find(place)
     const error = failureOf(place, found, position)
     if (error !== undefined) {
@@ -282,22 +326,37 @@ class FakeReader implements LogReader {
       if (found !== undefined) found.failure = undefined
       return { ...place, error }
     }
-    const { batches, end, lineage } = found as FakePartition
+    const { batches, end, lineage, damage } = found as FakePartition
     if (position.offset >= end) return undefined
+    const bad = damage.find((one) => one.offset >= position.offset)
+    if (bad?.offset === position.offset) {
+      this.#stopped.add(key)
+      return { ...place, error: freshly(bad.error) }
+    }
     const chosen: FakeBatch[] = []
     let records = 0
+    let bytes = 0
     for (const batch of batches) {
       if (batch.lastOffset < position.offset) continue
-      if (records > 0 && records + batch.count > left) break
+      if (bad !== undefined && batch.firstOffset >= bad.offset) break
+      const large = records + batch.count > left.records || bytes + batch.bytes > left.bytes
+      if (large && (records > 0 || !left.first)) break
       chosen.push(batch)
       records += batch.count
+      bytes += batch.bytes
     }
+    if (chosen.length === 0 && batches.some((batch) => batch.lastOffset >= position.offset)) return undefined
     const last = chosen.at(-1)
     const atEnd = last === undefined || last === batches.at(-1)
     const nextOffset = atEnd ? end : last.lastOffset + 1n
     this.#positions = this.#positions.map((one) => (laneKey(one) === key ? { ...one, offset: nextOffset } : one))
     return { ...place, batches: chosen, nextOffset, head: end, lineage, ...(claim === undefined ? {} : { claim }) }
   }
+}
+
+/** Drivers make a new error each time. */
+function freshly(error: MillraceError): MillraceError {
+  return errorFromWire(errorToWire(error))
 }
 
 function failureOf(
@@ -307,6 +366,7 @@ function failureOf(
 ): MillraceError | undefined {
   if (found === undefined) return missing(place)
   if (found.failure !== undefined) return found.failure
+  if (found.refusal !== undefined) return found.refusal
   if (found.lineage !== position.lineage) return new HistoryChangedError(`the history is ${found.lineage} now`)
   if (position.offset >= found.first && position.offset <= found.end) return undefined
   return new OffsetOutOfRangeError(`${position.offset} is not within ${found.first} and ${found.end}`)

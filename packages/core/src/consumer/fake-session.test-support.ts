@@ -27,6 +27,8 @@ import { seededRandom, VirtualClock } from "@millrace/runtime"
 import { ConnectionWatch } from "../client/connection-watch.ts"
 import type { ClientContext, Owned } from "../client/context.ts"
 import { CachedTopicDirectory } from "../client/topic-directory.ts"
+import { FilterLog } from "../filter/filter-log.ts"
+import { FilterWatch } from "../filter/filter-watch.ts"
 import { ProducerRegistry } from "../observe/producer-registry.ts"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
@@ -81,6 +83,8 @@ class FakeOffsets implements OffsetStore {
   /** Every entry that was stored, in order. */
   readonly history: OffsetEntry[] = []
   readonly failures: MillraceError[] = []
+  /** Answered by stores that have happened: what got lost is the answer. */
+  readonly lostAnswers: MillraceError[] = []
   /** Claims that are void. */
   readonly void: Set<unknown> = new Set()
   /** Holds answers back while set. */
@@ -104,12 +108,13 @@ class FakeOffsets implements OffsetStore {
     await this.gate
     const failure = this.failures.shift()
     if (failure !== undefined) return entries.map(() => failure)
+    const lost = this.lostAnswers.shift()
     return entries.map((entry) => {
       if (entry.claim !== undefined && this.void.has(entry.claim.token))
         return new NotAssignedError("the claim is void")
       this.history.push(entry)
       this.stored.set(keyOf(owner, entry), entry)
-      return undefined
+      return lost
     })
   }
 
@@ -164,14 +169,20 @@ class FakeMembership implements Membership {
 class FakeGroups implements GroupCoordinator {
   readonly created: Set<string> = new Set()
   readonly joins: { group: string; topics: readonly TopicName[]; options: JoinOptions }[] = []
-  readonly membership: FakeMembership = new FakeMembership()
+  /** The latest membership, or until the first join the one that it will give. */
+  membership: FakeMembership = new FakeMembership()
+  /** Each join takes one of these failures, if there is one. */
+  readonly failures: MillraceError[] = []
 
   async create(group: string): Promise<void> {
     if (this.created.has(group)) throw new AlreadyExistsError(`group "${group}" exists`)
     this.created.add(group)
   }
   async join(group: string, topics: readonly TopicName[], options: JoinOptions): Promise<Membership> {
+    const failure = this.failures.shift()
+    if (failure !== undefined) throw failure
     if (!this.created.has(group)) throw new NotFoundError(`group "${group}" does not exist`)
+    if (this.joins.length > 0) this.membership = new FakeMembership()
     this.joins.push({ group, topics, options })
     return this.membership
   }
@@ -212,10 +223,12 @@ export class FakeClient {
       native: undefined,
       close: async () => {},
     }
+    const random = seededRandom(1)
     this.context = {
       session,
       clock: this.clock,
-      random: seededRandom(1),
+      random,
+      filters: new FilterWatch(new FilterLog({ session, clock: this.clock, random }), this.clock),
       connection: this.connection,
       publish: { timeoutMs: 1000, retries: 0, retryBackoffMs: 1 },
       topics: new CachedTopicDirectory(catalog),

@@ -1,32 +1,33 @@
 import type { LogReader, MillraceError, PartitionRead, ReadPosition } from "@millrace/contract"
 import type { Clock, Timer } from "@millrace/runtime"
 import { asMillraceError } from "./failure.ts"
-import type { Slice } from "./lane.ts"
+import type { Room } from "./read-ahead.ts"
 import { Wakeup } from "./wakeup.ts"
 
 interface FetchLimits {
   readonly maxWaitMs: number
   readonly minRecords: number
-  readonly maxBytes: number
-  readonly prefetchBytes: number
-  readonly prefetchRecords: number
   readonly pollIntervalMs: number
   readonly retryIntervalMs: number
 }
 
 interface FetchHost {
-  read(answer: readonly PartitionRead[]): void
+  /** @returns whether anything came of it: a record, an error, a step of a position */
+  read(answer: readonly PartitionRead[]): boolean
   /** The whole poll failed and will be tried again after `retryIntervalMs`, whatever the error. */
   pollFailed(error: MillraceError): void
+  /** What the next poll may bring; absent while there is no room. `wake` when there may be some again. */
+  readonly room: Room | undefined
 }
 
-/** An empty answer that comes before the wait is over is followed by at least this pause, so that nothing spins. */
-const shortestPauseMs = 1
-
 /**
- * Keeps one poll of the log under way as long as the read-ahead has room. A poll is asked for only when a good part of the budget is
- * free, so that a slow caller does not cause many small ones.
+ * Answers that come before the wait is over and bring nothing are each followed by a pause, which doubles from the shortest to the
+ * longest until something comes: nothing spins, whatever a backend does.
  */
+const shortestPauseMs = 1
+const longestPauseMs = 64
+
+/** Keeps one poll of the log under way as long as there are partitions to poll. */
 export class Fetcher {
   readonly #reader: LogReader
   readonly #limits: FetchLimits
@@ -37,8 +38,8 @@ export class Fetcher {
   #polling = false
   #closed = false
   #positions = 0
-  #bytes = 0
-  #records = 0
+  /** Early answers in a row that brought nothing. */
+  #vain = 0
   #loop: Promise<void> | undefined
 
   constructor(reader: LogReader, limits: FetchLimits, clock: Clock, host: FetchHost) {
@@ -58,20 +59,21 @@ export class Fetcher {
     if (this.#closed) return
     this.#positions = positions.length
     this.#reader.set(positions)
-    this.#pause?.cancel()
-    this.#pause = undefined
+    if (positions.length === 0) return
     this.#loop ??= this.#run()
     this.#wakeup.wake()
   }
 
-  took(slice: Slice): void {
-    this.#bytes += slice.source.batch.bytes
-    this.#records += slice.count
+  /** There may be room again. */
+  wake(): void {
+    this.#wakeup.wake()
   }
 
-  gaveBack(slice: Slice): void {
-    this.#bytes -= slice.source.batch.bytes
-    this.#records -= slice.count
+  /** A pause that is under way ends: what is to be read has changed, and not only how much of it. */
+  hurry(): void {
+    this.#pause?.cancel()
+    this.#pause = undefined
+    this.#vain = 0
     this.#wakeup.wake()
   }
 
@@ -86,56 +88,58 @@ export class Fetcher {
 
   async #run(): Promise<void> {
     while (!this.#closed) {
-      const bytes = this.#limits.prefetchBytes - this.#bytes
-      const records = this.#limits.prefetchRecords - this.#records
-      if (this.#positions === 0 || this.#pause !== undefined || !this.#roomFor(bytes, records)) {
-        await this.#wakeup.sleep()
-        continue
-      }
-      await this.#poll(Math.max(1, Math.min(bytes, this.#limits.maxBytes)), Math.max(1, records))
+      const room = this.#positions === 0 || this.#pause !== undefined ? undefined : this.#host.room
+      if (room === undefined) await this.#wakeup.sleep()
+      else await this.#poll(room)
     }
   }
 
-  async #poll(maxBytes: number, maxRecords: number): Promise<void> {
-    const { maxWaitMs, minRecords, pollIntervalMs, retryIntervalMs } = this.#limits
+  async #poll({ maxBytes, maxRecords }: Room): Promise<void> {
+    const { maxWaitMs, pollIntervalMs } = this.#limits
+    const minRecords = Math.min(this.#limits.minRecords, maxRecords)
     const began = this.#clock.monotonicMs()
     this.#polling = true
     let answer: readonly PartitionRead[]
     try {
-      answer = await this.#reader.next({
-        maxBytes,
-        maxRecords,
-        minRecords: Math.min(minRecords, maxRecords),
-        maxWaitMs,
-      })
+      answer = await this.#reader.next({ maxBytes, maxRecords, minRecords, maxWaitMs })
       this.#polling = false
     } catch (error) {
       this.#polling = false
-      if (this.#closed) return
-      this.#rest(retryIntervalMs)
-      this.#host.pollFailed(asMillraceError(error))
+      this.#failed(error)
       return
     }
     if (this.#closed) return
-    if (answer.length > 0) {
-      this.#host.read(answer)
+    if (answer.length > 0 && this.#took(answer)) {
+      this.#vain = 0
       return
     }
-    const early = this.#clock.monotonicMs() - began < maxWaitMs / 2
-    const pauseMs = early ? Math.max(shortestPauseMs, pollIntervalMs) : pollIntervalMs
-    if (pauseMs > 0) this.#rest(pauseMs)
+    const early = this.#clock.monotonicMs() - began < Math.max(maxWaitMs / 2, shortestPauseMs)
+    const pauseMs = early ? Math.min(longestPauseMs, shortestPauseMs * 2 ** this.#vain) : 0
+    this.#vain = early ? Math.min(this.#vain + 1, longestPauseMs) : 0
+    if (Math.max(pauseMs, pollIntervalMs) > 0) this.#rest(Math.max(pauseMs, pollIntervalMs))
+  }
+
+  /** What goes wrong while an answer is taken is no reason to stop reading. */
+  #took(answer: readonly PartitionRead[]): boolean {
+    try {
+      return this.#host.read(answer)
+    } catch (error) {
+      this.#failed(error)
+      return true
+    }
+  }
+
+  #failed(error: unknown): void {
+    if (this.#closed) return
+    this.#rest(this.#limits.retryIntervalMs)
+    this.#host.pollFailed(asMillraceError(error))
   }
 
   #rest(ms: number): void {
+    this.#pause?.cancel()
     this.#pause = this.#clock.setTimer(ms, () => {
       this.#pause = undefined
       this.#wakeup.wake()
     })
-  }
-
-  #roomFor(bytes: number, records: number): boolean {
-    if (this.#records === 0) return true
-    const { maxBytes, prefetchBytes, prefetchRecords } = this.#limits
-    return bytes >= Math.min(maxBytes, prefetchBytes / 2) && records >= prefetchRecords / 2
   }
 }

@@ -1,13 +1,6 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import {
-  ClosedError,
-  FencedError,
-  InvalidError,
-  NotAssignedError,
-  NotFoundError,
-  UnsupportedError,
-} from "@millrace/contract"
+import { ClosedError, InvalidError, NotAssignedError, NotFoundError, UnsupportedError } from "@millrace/contract"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
 import type { GroupConsumerOptions } from "./consumer-options.ts"
@@ -117,6 +110,24 @@ describe("opening", () => {
     client.groups.membership.tell({ assigned: [client.claim(1)] })
     await client.settle()
     assert.deepEqual(assigned, [[0, 2], [1]])
+    await consumer.shutdown()
+  })
+
+  test("the first listener is told of records that were passed over before it came, and only the first", async () => {
+    const client = filled(1, 10)
+    client.log.trim(client.place(0), 4n)
+    client.storeNext(group, 1n, 0)
+    const consumer = await open(client, [0])
+    await client.settle()
+    const told: string[] = []
+    const note = (who: string) => ({
+      skipped: ({ from, to, count }: { from: bigint; to: bigint; count: bigint }) =>
+        void told.push(`${who}: ${count} from ${from} to ${to}`),
+    })
+    consumer.on({ assigned: () => {} })
+    consumer.on(note("first"))
+    consumer.on(note("second"))
+    assert.deepEqual(told, ["first: 3 from 1 to 4"])
     await consumer.shutdown()
   })
 
@@ -385,35 +396,5 @@ describe("a partition that is gained", () => {
     await client.clock.advance(1000)
     await consumer.shutdown()
     assert.equal((await waiting).done, true)
-  })
-})
-
-describe("the membership", () => {
-  test("that fails for good fails every read, and stores nothing more", async () => {
-    const client = filled(1, 10)
-    const consumer = await open(client, [0])
-    const messages = await take(consumer, 3)
-    client.groups.membership.tell(new FencedError("another member has this name"))
-    await client.settle()
-    await assert.rejects(consumer.nextWithin(10), FencedError)
-    await assert.rejects(consumer.next(), FencedError)
-    await assert.rejects(consumer.commit(messages[0]), NotAssignedError)
-    await consumer.shutdown()
-    assert.equal(client.offsets.history.length, 0)
-  })
-
-  test("is left behind the last store", async () => {
-    const client = filled(1, 10)
-    const consumer = await open(client, [0])
-    await take(consumer, 3)
-    const store = Promise.withResolvers<void>()
-    client.offsets.gate = store.promise
-    const ended = consumer.shutdown()
-    await client.settle()
-    assert.equal(client.groups.membership.left, false)
-    store.resolve()
-    await ended
-    assert.equal(client.groups.membership.left, true)
-    assert.equal(client.groupNext("g"), 3n)
   })
 })

@@ -1,50 +1,43 @@
 /**
- * Hands messages to the caller one by one: a fair merge of the partitions, in pages of `batchLength`, that keeps track of what was
- * handed out and what of it is handled.
+ * Hands messages to the caller one by one, or in batches: a fair merge of the partitions, in pages of `batchLength`, that keeps track
+ * of what was handed out and what of it is handled.
  *
- * The hot path is a window: a run of records of one batch, of which `next` takes one after the other. Everything else (the next
+ * The hot path is a window: a run of records of one batch, of which `take` takes one after the other. Everything else (the next
  * partition, the next page, waiting callers, failures) happens between two windows.
+ *
+ * What counts as handled is the policy's (`Acknowledgement.counts`): what was handed out before the caller asked for more, what was
+ * handed out at all, or only what `handledOne` and `handledThrough` say. While a feed is open it is always the last.
  */
-import { BatchMessage, type Message, type MessageSource } from "../record/message.ts"
+import { InvalidError, MillraceError } from "@millrace/contract"
+import { BatchMessage, type MessageSource } from "../record/message.ts"
+import { MessageBatch } from "../record/message-batch.ts"
+import { Callers, type Waiter } from "./callers.ts"
+import type { Acknowledgement } from "./commit-policy.ts"
+import { InHand } from "./in-hand.ts"
 import type { Lane, Slice } from "./lane.ts"
-
-/** Who waits for a message. Called once, by one of the three. */
-interface Waiter {
-  message(message: Message): void
-  failed(error: unknown): void
-  /** The consumer was shut down. */
-  ended(): void
-}
 
 /** What the consumer does about what happens here. */
 interface HandOverHost {
-  /** Everything of the partition before `next` is handled; `open` messages of any partition are not. */
-  handled(lane: Lane, next: bigint, open: number): void
-  /** The next page is asked for. */
-  pollStarted(open: number): void
+  /** The handled prefix of the partition has moved; `count` messages were handled since the last time. */
+  handled(lane: Lane, count: number): void
+  /** Somebody begins to wait for something to be handed out. */
+  waited(): void
+  /** The next page is asked for, while something of these partitions is handed out and not handled. */
+  pollStarted(open: readonly Lane[]): void
   /** A slice was handed out in full, or thrown away. */
   finished(slice: Slice): void
   /** The partition's error was handed out. */
-  errorTaken(lane: Lane): void
+  errorTaken(lane: Lane, error: MillraceError): void
   /** Whether a store must come first (policy `each`). */
   readonly held: boolean
+  /** How many records may be handed out before the policy must hear of it. */
+  readonly window: number
 }
-
-/** A message that is handed out and not handled yet. */
-interface Open {
-  readonly lane: Lane
-  readonly offset: bigint
-  /** Progress once it is handled. */
-  next: bigint
-}
-
-/** Failures that wait for a caller; later ones are of the same cause. */
-const failuresKept = 16
 
 export class HandOver {
   readonly #host: HandOverHost
   readonly #pageLength: number
-  readonly #windowLength: number
+  readonly #counts: Acknowledgement["counts"]
   // The window. `#index` is the next record of it; closed when it has reached `#end`.
   #source: MessageSource | undefined
   #index = 0
@@ -53,144 +46,231 @@ export class HandOver {
   #lane: Lane | undefined
   /** Partitions with something to hand out, the next one first. */
   #queue: Lane[] = []
-  #waiters: Waiter[] = []
-  #open: Open[] = []
+  readonly #callers = new Callers()
+  readonly #inHand: InHand
+  #turns = 0
   #pageLeft: number
-  #failures: unknown[] = []
-  #fatal: unknown
   #abandoned = false
-  #ended = false
-  #clearings: { readonly lane: Lane; readonly resolve: () => void }[] = []
+  /** Told that there may be something to take; while it is set nobody else may take. */
+  #feed: (() => void) | undefined
+  #feedWaits = false
 
-  /** @param one Every message is a page of its own as far as windows go (policy `each`). */
-  constructor(host: HandOverHost, pageLength: number, { one }: { readonly one: boolean }) {
+  constructor(host: HandOverHost, pageLength: number, { counts, letsGo }: Acknowledgement) {
     this.#host = host
     this.#pageLength = pageLength
-    this.#windowLength = one ? 1 : pageLength
+    this.#counts = counts
+    this.#inHand = new InHand((lane, count) => host.handled(lane, count), { letsGo })
     this.#pageLeft = pageLength
   }
+
+  // ---- taking ---------------------------------------------------------------------------------------------
 
   /**
    * The next message, when one is there. The call says that everything handed out before is handled.
    * @throws What the consumer has to tell: a partition's error in its place, a failed store, the end of the membership.
    */
   take(): BatchMessage | undefined {
+    if (this.#feed !== undefined) throw taken()
     const index = this.#index
     if (index < this.#end) {
       this.#index = index + 1
       return this.#opened(new BatchMessage(this.#source as MessageSource, index))
     }
-    this.acknowledge()
-    if (this.#waiters.length > 0) return undefined
-    if (this.#queue.length === 0) this.#startPage()
-    return this.#advance()
+    return this.#ask() ? this.#advance() : undefined
   }
 
-  /** Everything that was handed out is handled: the caller asks for more. */
+  /** The rest of what was read as one batch of a partition, at most a page; else as `take`. */
+  takeBatch(): MessageBatch | undefined {
+    if (this.#feed !== undefined) throw taken()
+    return this.#ask() ? this.#advanceBatch() : undefined
+  }
+
+  /** What a waiting caller gets: a message, without asking anew. */
+  pull(): BatchMessage | undefined {
+    const message = this.#advance()
+    if (message !== undefined) this.settle()
+    return message
+  }
+
+  /** The same with a batch. */
+  pullBatch(): MessageBatch | undefined {
+    return this.#advanceBatch()
+  }
+
+  /** Queues a caller for whom there was nothing. The answer takes it out again, and is false when it was served. */
+  wait(waiter: Waiter): () => boolean {
+    const leave = this.#callers.wait(waiter)
+    this.#host.waited()
+    return leave
+  }
+
+  /** Whether somebody would take a message now. */
+  get waiting(): boolean {
+    return this.#callers.waiting || this.#feedWaits
+  }
+
+  /** Another number whenever something was asked for, or handed out before the last `settle`. */
+  get turns(): number {
+    return this.#turns
+  }
+
+  /** Whether something was handed out since the caller last asked, as of the last `settle`. */
+  get inHand(): boolean {
+    return this.#inHand.unasked
+  }
+
+  /** Whether a feed is open. */
+  get feeding(): boolean {
+    return this.#feed !== undefined
+  }
+
+  /** Serves waiting callers, in order, as far as it goes. To be called whenever something has changed. */
+  serve(): void {
+    if (this.#feedWaits) this.#feed?.()
+    this.#callers.serve()
+  }
+
+  // ---- a feed ---------------------------------------------------------------------------------------------
+
+  /**
+   * From now on only `takeForFeed` takes, and only what it says is handled counts.
+   * @param ready Called when there may be something after `takeForFeed` had nothing, and at the end.
+   * @returns the partitions of which something was handed out before and is not handled: they have to be read again from there
+   * @throws InvalidError when somebody waits for a message, or another feed is open.
+   */
+  openFeed(ready: () => void): readonly Lane[] {
+    if (this.#feed !== undefined || this.#callers.waiting) throw taken()
+    this.acknowledge()
+    this.#feed = ready
+    return [...this.#inHand.lanes]
+  }
+
+  /** The next message of any partition that is not held, and its partition in `takenLane`. */
+  takeForFeed(): BatchMessage | undefined {
+    this.#feedWaits = false
+    this.undecrypted = undefined
+    const index = this.#index
+    if (index < this.#end) {
+      this.#index = index + 1
+      this.takenLane = this.#lane
+      return this.#opened(new BatchMessage(this.#source as MessageSource, index))
+    }
+    this.settle()
+    this.takenLane = undefined
+    const message = this.#advance()
+    if (message === undefined && !this.#callers.ended) {
+      this.#feedWaits = true
+      this.#host.waited()
+    }
+    return message
+  }
+
+  /** The partition of what `takeForFeed` answered, or failed with; absent when the failure is no partition's own. */
+  takenLane: Lane | undefined
+  /** The record that `takeForFeed` could not decrypt, as it is stored. */
+  undecrypted: BatchMessage | undefined
+
+  /** Ends the feed. @returns the partitions with messages that it took and did not handle: they have to be read again from there. */
+  closeFeed(): readonly Lane[] {
+    this.settle()
+    this.#feed = undefined
+    this.#feedWaits = false
+    this.takenLane = undefined
+    this.undecrypted = undefined
+    return [...this.#inHand.lanes]
+  }
+
+  /** What is handed out of the partition and not handled counts no more: its progress stays where it is handled without a gap. */
+  forgetOpen(lane: Lane): void {
+    this.settle()
+    lane.handedNext = lane.ranges.prefix
+    this.#inHand.forget(lane)
+  }
+
+  /** No message of the partition is taken until `free`: because it is paused, or its last one is still being handled. */
+  hold(lane: Lane): void {
+    if (lane === this.#lane) this.settle()
+    this.#unqueue(lane)
+  }
+
+  // ---- what is handled ------------------------------------------------------------------------------------
+
+  /** Everything that was handed out is handled, where asking counts: the caller asks for more. */
   acknowledge(): void {
+    this.#turns++
     this.settle()
     this.#abandoned = false
     this.#acknowledge()
   }
 
-  /** Whether the consumer was shut down. */
-  get ended(): boolean {
-    return this.#ended
+  /** Everything of the partition before `next` is handled. */
+  handledThrough(lane: Lane, next: bigint): void {
+    this.#inHand.through(lane, next)
   }
 
-  /** Queues a caller for whom `take` had nothing. The answer takes it out again, and is false when it was served. */
-  wait(waiter: Waiter): () => boolean {
-    this.#waiters.push(waiter)
-    return () => {
-      const index = this.#waiters.indexOf(waiter)
-      if (index >= 0) this.#waiters.splice(index, 1)
-      return index >= 0
-    }
-  }
-
-  /** Serves waiting callers, in order, as far as it goes. To be called whenever something has changed. */
-  serve(): void {
-    for (;;) {
-      const waiter = this.#waiters[0]
-      if (waiter === undefined) return
-      let message: BatchMessage | undefined
-      try {
-        message = this.#advance()
-      } catch (error) {
-        this.#waiters.shift()
-        waiter.failed(error)
-        continue
-      }
-      if (message === undefined && !this.#ended) return
-      this.#waiters.shift()
-      if (message === undefined) waiter.ended()
-      else {
-        this.settle()
-        waiter.message(message)
-      }
-    }
-  }
-
-  /** The partition has something to hand out. */
-  offer(lane: Lane): void {
-    if (lane.queued || lane === this.#lane || !lane.live || lane.draining) return
-    if (lane.slice === undefined && lane.error === undefined) return
-    lane.queued = true
-    this.#queue.push(lane)
+  /** One message of the partition is handled. */
+  handledOne(lane: Lane, offset: bigint): void {
+    this.#inHand.one(lane, offset)
   }
 
   /** Progress behind everything of the partition that was read becomes `next`. */
   extend(lane: Lane, next: bigint): void {
     this.settle()
     if (lane.extend(next)) return
+    const before = lane.ranges.prefix
+    lane.ranges.add(lane.handedNext ?? before, next)
     lane.handedNext = next
-    const open = this.#open.findLast((one) => one.lane === lane)
-    if (open === undefined) this.#host.handled(lane, next, this.#open.length)
-    else open.next = next
+    this.#inHand.note(lane, before, 0)
+  }
+
+  /** Settles once nothing of the partition is handed out and unhandled; where only commits count, once the caller asks for more. */
+  whenClear(lane: Lane): Promise<void> {
+    this.settle()
+    return this.#inHand.whenClear(lane)
+  }
+
+  // ---- what happens to partitions and callers -------------------------------------------------------------
+
+  /** The partition has something to hand out. */
+  offer(lane: Lane): void {
+    if (lane.queued || lane === this.#lane || !lane.live || lane.draining || lane.paused || lane.seeking || lane.held)
+      return
+    if (lane.slice === undefined && lane.error === undefined) return
+    lane.queued = true
+    this.#queue.push(lane)
   }
 
   /** Throws away what was read of a partition and not handed out. With `open` also what is not handled yet. */
   drop(lane: Lane, { open }: { readonly open: boolean }): void {
     this.settle()
     for (const slice of lane.clear()) this.#host.finished(slice)
-    if (lane.queued) this.#queue.splice(this.#queue.indexOf(lane), 1)
-    lane.queued = false
+    this.#unqueue(lane)
     if (!open) return
-    this.#open = this.#open.filter((one) => one.lane !== lane)
-    this.#tellCleared()
-  }
-
-  /** Everything of the partition before `next` is handled, because the caller says so. */
-  mark(lane: Lane, next: bigint): void {
-    this.#open = this.#open.filter((one) => one.lane !== lane || one.offset >= next)
-    this.#host.handled(lane, next, this.#open.length)
-    this.#tellCleared()
-  }
-
-  /** Settles once nothing of the partition is handed out and unhandled. */
-  whenClear(lane: Lane): Promise<void> {
-    this.settle()
-    if (!this.#open.some((one) => one.lane === lane)) return Promise.resolve()
-    return new Promise((resolve) => this.#clearings.push({ lane, resolve }))
+    this.#inHand.forget(lane)
   }
 
   /** The next caller gets this failure. */
   fail(error: unknown): void {
-    if (this.#failures.length < failuresKept) this.#failures.push(error)
+    this.#callers.fail(error)
     this.settle()
     this.serve()
   }
 
   /** Every caller gets this failure from now on. */
   failForGood(error: unknown): void {
-    this.#fatal ??= error
+    this.#callers.failForGood(error)
     this.settle()
     this.serve()
   }
 
   /** Whether a failure waits for a caller. */
   get failing(): boolean {
-    return this.#failures.length > 0
+    return this.#callers.failing
+  }
+
+  /** Whether the consumer was shut down. */
+  get ended(): boolean {
+    return this.#callers.ended
   }
 
   /** The loop that read was left early: whether its last message was handled is not known, so that it is not until the next read. */
@@ -202,32 +282,53 @@ export class HandOver {
   /** Nothing is handed out any more. @param last Whether the last message counts as handled, unless its loop was left early. */
   end({ last }: { readonly last: boolean }): void {
     this.settle()
-    if (last && !this.#abandoned) this.#acknowledge()
-    this.#ended = true
+    if (last && !this.#abandoned && this.#feed === undefined) this.#acknowledge()
+    this.#callers.ended = true
     this.serve()
+    this.#feed?.()
   }
 
-  /** Writes the window back to its partition: its last message is open, those before are handled. */
+  /** Writes the window back to its partition: its last message is open, those before are handled where asking counts. */
   settle(): void {
+    this.#close({ asked: this.#feed === undefined && this.#counts === "asking" })
+  }
+
+  // ---- inside ---------------------------------------------------------------------------------------------
+
+  /** What every call of a caller begins with. @returns whether it may be served now: those who wait come first */
+  #ask(): boolean {
+    this.acknowledge()
+    if (this.#callers.waiting) return false
+    if (this.#queue.length === 0) this.#startPage()
+    return true
+  }
+
+  #close({ asked }: { readonly asked: boolean }): void {
     const lane = this.#lane
     const slice = this.#slice
     if (lane === undefined || slice === undefined) return
+    const { index: from, source } = slice
     const index = this.#index
-    const handed = index - slice.index
     this.#lane = undefined
     this.#slice = undefined
     this.#source = undefined
     this.#end = 0
     this.#index = 0
-    this.#pageLeft -= handed
-    const offset = slice.source.batch.offset(index - 1)
+    this.#pageLeft -= index - from
+    this.#inHand.took()
+    this.#turns++
+    const offset = source.batch.offset(index - 1)
     const whole = index === slice.count
     const next = whole ? slice.after : offset + 1n
     slice.index = index
+    const before = lane.ranges.prefix
+    passHoles(lane, source.batch, { from, to: index, next })
     lane.handedOffset = offset
     lane.handedNext = next
-    if (handed > 1) this.#host.handled(lane, offset, 1)
-    this.#open.push({ lane, offset, next })
+    let count = 0
+    if (asked) count = lane.ranges.through(offset)
+    else if (this.#counts === "delivery" && this.#feed === undefined) count = lane.ranges.through(next)
+    this.#inHand.note(lane, before, count)
     if (whole) {
       lane.shift()
       this.#host.finished(slice)
@@ -236,47 +337,85 @@ export class HandOver {
   }
 
   #acknowledge(): void {
-    const open = this.#open
-    if (open.length === 0) return
-    this.#open = []
-    for (const one of open) if (one.lane.live) this.#host.handled(one.lane, one.next, 0)
-    this.#tellCleared()
+    if (this.#feed !== undefined) return
+    if (this.#counts === "asking") this.#inHand.all()
+    this.#inHand.asked()
+  }
+
+  #unqueue(lane: Lane): void {
+    if (lane.queued) this.#queue.splice(this.#queue.indexOf(lane), 1)
+    lane.queued = false
   }
 
   #startPage(): void {
     this.#pageLeft = this.#pageLength
-    this.#host.pollStarted(this.#open.length)
+    this.#host.pollStarted(this.#inHand.lanes)
   }
 
   #advance(): BatchMessage | undefined {
-    if (this.#fatal !== undefined) throw this.#fatal
-    if (this.#failures.length > 0) throw this.#failures.shift()
-    if (this.#ended) return undefined
-    if (this.#pageLeft <= 0) this.#startPage()
-    if (this.#host.held) return undefined
-    return this.#openWindow()
+    if (!this.#mayAdvance()) return undefined
+    const lane = this.#nextLane()
+    if (lane === undefined) return undefined
+    this.#openWindow(lane, this.#host.window)
+    return this.#opened(new BatchMessage(this.#source as MessageSource, this.#index++))
   }
 
-  #openWindow(): BatchMessage | undefined {
+  /** A batch is a page of its own. */
+  #advanceBatch(): MessageBatch | undefined {
+    if (this.#pageLeft < this.#pageLength) this.#startPage()
+    if (!this.#mayAdvance()) return undefined
+    const lane = this.#nextLane()
+    if (lane === undefined) return undefined
+    this.#openWindow(lane, this.#pageLength)
+    const source = this.#source as MessageSource
+    const from = this.#index
+    this.#index = this.#end
+    try {
+      const batch = new MessageBatch(source, from, this.#end)
+      // What cannot be decrypted comes in its place: the batch ends before it.
+      this.#index = from + batch.count
+      this.#close({ asked: false })
+      return batch
+    } catch (error) {
+      if (error instanceof MillraceError) lane.told = error
+      this.#index = from + 1
+      this.#close({ asked: false })
+      this.#abandoned = true
+      throw error
+    }
+  }
+
+  #mayAdvance(): boolean {
+    this.#callers.assertNone()
+    if (this.#callers.ended) return false
+    if (this.#pageLeft <= 0) this.#startPage()
+    return !this.#host.held
+  }
+
+  /** The next partition with a message. @throws the error of one, in its place */
+  #nextLane(): Lane | undefined {
     for (let lane = this.#queue.shift(); lane !== undefined; lane = this.#queue.shift()) {
       lane.queued = false
-      const slice = lane.slice
-      if (slice === undefined) {
-        const error = lane.error
-        if (error === undefined) continue
-        lane.error = undefined
-        this.#host.errorTaken(lane)
-        throw error
-      }
-      const index = slice.index
-      this.#lane = lane
-      this.#slice = slice
-      this.#source = slice.source
-      this.#end = Math.min(slice.count, index + Math.min(this.#pageLeft, this.#windowLength))
-      this.#index = index + 1
-      return this.#opened(new BatchMessage(slice.source, index))
+      if (lane.slice !== undefined) return lane
+      const error = lane.error
+      if (error === undefined) continue
+      lane.error = undefined
+      lane.told = error
+      this.takenLane = lane
+      this.#host.errorTaken(lane, error)
+      throw error
     }
     return undefined
+  }
+
+  #openWindow(lane: Lane, length: number): void {
+    const slice = lane.slice as Slice
+    this.#lane = lane
+    this.takenLane = lane
+    this.#slice = slice
+    this.#source = slice.source
+    this.#index = slice.index
+    this.#end = Math.min(slice.count, slice.index + Math.min(this.#pageLeft, length))
   }
 
   /**
@@ -287,19 +426,38 @@ export class HandOver {
     try {
       return message.open()
     } catch (error) {
+      if (this.#lane !== undefined && error instanceof MillraceError) this.#lane.told = error
+      this.undecrypted = message
       this.settle()
       this.#abandoned = true
       throw error
     }
   }
+}
 
-  #tellCleared(): void {
-    if (this.#clearings.length === 0) return
-    const waiting = this.#clearings
-    this.#clearings = []
-    for (const one of waiting) {
-      if (this.#open.some((open) => open.lane === one.lane)) this.#clearings.push(one)
-      else one.resolve()
+/** Offsets that no message has are handled: before the run of records, inside it, and behind it. */
+function passHoles(
+  lane: Lane,
+  batch: MessageSource["batch"],
+  run: { readonly from: number; readonly to: number; readonly next: bigint },
+): void {
+  const { ranges } = lane
+  const first = batch.offset(run.from)
+  const last = batch.offset(run.to - 1)
+  const expected = lane.handedNext ?? ranges.prefix
+  if (first > expected) ranges.add(expected, first)
+  if (last - first !== BigInt(run.to - run.from - 1)) {
+    for (let index = run.from + 1, next = first + 1n; index < run.to; index++) {
+      const offset = batch.offset(index)
+      if (offset > next) ranges.add(next, offset)
+      next = offset + 1n
     }
   }
+  if (run.next > last + 1n) ranges.add(last + 1n, run.next)
+}
+
+function taken(): InvalidError {
+  return new InvalidError(
+    "the consumer's messages go to its handler: while run() or a reader is under way, or somebody waits for a message, nobody else can take them",
+  )
 }

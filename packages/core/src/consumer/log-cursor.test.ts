@@ -297,6 +297,16 @@ describe("nextWithin of a cursor", () => {
     assert.equal(client.clock.timers, 0)
   })
 
+  test("does not spin where waits end early and bring nothing (A-15)", async () => {
+    const client = new FakeClient()
+    client.log.answerEmptyAtOnce = true
+    const cursor = await open(client)
+    assert.ok((await passing(client, cursor.nextWithin(10_000), 10_000)) instanceof TimeoutError)
+    assert.ok(client.log.polls <= 201, `${client.log.polls} polls in 10 s`)
+    await cursor[Symbol.asyncDispose]()
+    assert.equal(client.clock.timers, 0)
+  })
+
   test("is ended by closing the cursor", async () => {
     const client = new FakeClient()
     const cursor = await open(client)

@@ -243,8 +243,8 @@ class LogCursor implements Cursor<Message> {
       try {
         const runs = await this.#poll()
         if (generation !== this.#generation) continue
-        if (runs.some((run) => run.records > 0) || waitMs === 0) return this.#accept(runs)
         this.#accept(runs)
+        if (runs.some((run) => run.records > 0) || waitMs === 0) return
         return await this.#waitAtTail(runs, waitMs)
       } catch (error) {
         if (generation !== this.#generation && this.#closed === undefined) continue
@@ -281,7 +281,7 @@ class LogCursor implements Cursor<Message> {
       if (changed) this.#reader.set(open.map(({ place, next, lineage }) => ({ ...place, offset: next, lineage })))
       const limits = { maxRecords: this.#batch, maxBytes: requestBytes, minRecords: 1, maxWaitMs: requestWaitMs }
       const answer = await this.#reader.next(limits)
-      if (answer.length === 0) throw this.#silent(open)
+      if (answer.length === 0) throw this.#silent(open[0] as Run)
       for (const part of answer) bytes += this.#takePart(open, part)
       const rest = open.filter((run) => run.next < run.end && run.records < pollRecords)
       changed = rest.length < open.length
@@ -359,7 +359,12 @@ class LogCursor implements Cursor<Message> {
     if (runs.length === 0) return this.#rest(waitMs)
     this.#reader ??= this.#context.session.log.openReader({ isolation: "committed" })
     this.#reader.set(runs.map(({ place, next, lineage }) => ({ ...place, offset: next, lineage })))
-    await this.#reader.next({ maxRecords: 1, maxBytes: 1, minRecords: 1, maxWaitMs: waitMs })
+    const began = this.#context.clock.monotonicMs()
+    const answer = await this.#reader.next({ maxRecords: 1, maxBytes: 1, minRecords: 1, maxWaitMs: waitMs })
+    if (answer.some((part) => part.error === undefined && part.batches.length > 0)) return
+    // A wait that ends early and brings nothing must not make this spin.
+    const early = this.#context.clock.monotonicMs() - began < waitMs / 2
+    if (early && this.#closed === undefined) await this.#rest(Math.min(retryMs, waitMs))
   }
 
   #rest(ms: number): Promise<void> {
@@ -372,8 +377,7 @@ class LogCursor implements Cursor<Message> {
     })
   }
 
-  #silent(open: readonly Run[]): TimeoutError {
-    const [run] = open as [Run]
+  #silent(run: Run): TimeoutError {
     return new TimeoutError(
       `${this.#what}: partition ${run.partition} has records up to ${run.end}, but none came from ${run.next} on within ${requestWaitMs} ms`,
       { outcome: "rejected", context: { ...run.place, offset: run.next } },

@@ -11,7 +11,7 @@ import type { Lane } from "./lane.ts"
  * Failures that may pass are tried again for as long as the consumer lives. When they have gone on for so long, in ms, the next reader is
  * told, and again after as long: an outage of some seconds ends nobody's loop.
  */
-const quietMs = 60_000
+export const quietMs: number = 60_000
 
 interface CommitterHost {
   /** `next` is stored (`undefined`: deleted). */
@@ -26,6 +26,8 @@ interface Pending {
   /** `undefined`: forget the stored offset. */
   next: bigint | undefined
   readonly callers: { resolve(): void; reject(error: unknown): void }[]
+  /** Whether it is to be stored in the background too, and so tried again whatever its callers are told. */
+  background: boolean
   /** The history that the progress belongs to. */
   lineage: string
 }
@@ -40,6 +42,8 @@ export class OffsetCommitter {
   #running = false
   #retry: Timer | undefined
   #settlers: (() => void)[] = []
+  #underWay: ReadonlyMap<Lane, Pending> = new Map()
+  #laneSettlers: { readonly lane: Lane; readonly resolve: () => void }[] = []
 
   constructor(
     store: { readonly offsets: OffsetStore; readonly owner: OffsetOwner },
@@ -60,7 +64,7 @@ export class OffsetCommitter {
 
   /** Stores `next` some time soon; failures that may pass are tried again. */
   submit(lane: Lane, next: bigint): void {
-    this.#put(lane, next)
+    this.#put(lane, next).background = true
     this.#start()
   }
 
@@ -68,7 +72,7 @@ export class OffsetCommitter {
   commit(lane: Lane, next: bigint | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#put(lane, next).callers.push({ resolve, reject })
-      this.#start()
+      this.#tryNow()
     })
   }
 
@@ -76,9 +80,15 @@ export class OffsetCommitter {
   settled(): Promise<void> {
     if (!this.busy) return Promise.resolve()
     const settled = new Promise<void>((resolve) => this.#settlers.push(resolve))
-    this.#retry?.cancel()
-    this.#retry = undefined
-    this.#start()
+    this.#tryNow()
+    return settled
+  }
+
+  /** Settles when nothing of this partition is under way or waiting, whatever the others do. */
+  settledOf(lane: Lane): Promise<void> {
+    if (!this.#busyWith(lane)) return Promise.resolve()
+    const settled = new Promise<void>((resolve) => this.#laneSettlers.push({ lane, resolve }))
+    this.#tryNow()
     return settled
   }
 
@@ -87,6 +97,7 @@ export class OffsetCommitter {
     const pending = this.#pending.get(lane)
     this.#pending.delete(lane)
     for (const caller of pending?.callers ?? []) caller.reject(error)
+    this.#tellSettled()
     if (pending !== undefined && !this.busy) this.#finish()
   }
 
@@ -101,7 +112,7 @@ export class OffsetCommitter {
     const lineage = lane.machine.lineage
     const pending = this.#pending.get(lane)
     if (pending === undefined) {
-      const fresh: Pending = { next, callers: [], lineage }
+      const fresh: Pending = { next, callers: [], background: false, lineage }
       this.#pending.set(lane, fresh)
       return fresh
     }
@@ -115,21 +126,54 @@ export class OffsetCommitter {
     this.#running = true
     this.#run().catch((error) => {
       // Only a fault of our own gets here: outcomes of the store are values.
+      const fault = asMillraceError(error)
       this.#running = false
-      for (const lane of this.#pending.keys()) this.#host.storeFailed(lane, asMillraceError(error))
-      this.abandon(asMillraceError(error))
+      for (const { callers } of this.#underWay.values()) for (const caller of callers) caller.reject(fault)
+      this.#underWay = new Map()
+      for (const lane of this.#pending.keys()) this.#host.storeFailed(lane, fault)
+      this.abandon(fault)
+      this.#finish()
     })
   }
 
+  /** Somebody waits: what waits to be tried again does so no longer. */
+  #tryNow(): void {
+    this.#retry?.cancel()
+    this.#retry = undefined
+    this.#start()
+  }
+
   async #run(): Promise<void> {
-    while (this.#pending.size > 0 && this.#retry === undefined) {
+    while (this.#pending.size > 0 && (this.#retry === undefined || this.#awaited())) {
       const batch = [...this.#pending]
+      this.#underWay = this.#pending
       this.#pending = new Map()
+      this.#retry?.cancel()
+      this.#retry = undefined
       const outcomes = await this.#store(batch)
+      this.#underWay = new Map()
       for (const [index, [lane, pending]] of batch.entries()) this.#settle(lane, pending, outcomes[index])
+      this.#tellSettled()
     }
     this.#running = false
     if (this.#pending.size === 0) this.#finish()
+  }
+
+  #busyWith(lane: Lane): boolean {
+    return this.#pending.has(lane) || this.#underWay.has(lane)
+  }
+
+  #tellSettled(): void {
+    if (this.#laneSettlers.length === 0) return
+    const waiting = this.#laneSettlers
+    this.#laneSettlers = waiting.filter(({ lane }) => this.#busyWith(lane))
+    for (const { lane, resolve } of waiting) if (!this.#busyWith(lane)) resolve()
+  }
+
+  /** Whether a caller waits for something that is queued. */
+  #awaited(): boolean {
+    for (const { callers } of this.#pending.values()) if (callers.length > 0) return true
+    return false
   }
 
   #finish(): void {
@@ -185,8 +229,8 @@ export class OffsetCommitter {
       for (const caller of pending.callers) caller.resolve()
       return
     }
-    for (const caller of pending.callers) caller.reject(error)
-    if (pending.callers.length > 0 || !lane.live) return
+    for (const caller of pending.callers.splice(0)) caller.reject(error)
+    if (!pending.background || !lane.live) return
     // A partition that went to another member, or a history that is over: the membership and the reader tell of it.
     if (error instanceof NotAssignedError || error.kind === "history-changed") return
     if (!error.retryable) {

@@ -2,6 +2,8 @@ import { InvalidError, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { checkName, topicText } from "../client/names.ts"
 import { shown } from "../client/options.ts"
+import { isEncrypted } from "../encryption/sealing.ts"
+import { checkOnReadEncryption } from "./commit-policy.ts"
 import type { Consumer } from "./consumer.ts"
 import { type ConsumerOptions, consumerSettings } from "./consumer-options.ts"
 import { LogConsumer } from "./log-consumer.ts"
@@ -25,6 +27,7 @@ export function openConsumer(
     throw new InvalidError(`${what}: a partition must be a whole number from 0, not ${shown(partition)}`)
   }
   const settings = consumerSettings(what, options, { stores: name !== undefined })
+  checkOnReadEncryption(what, settings.commitPolicy, { encrypted: isEncrypted(context, settings.encryptor) })
   const owner = name === undefined ? undefined : ({ kind: "consumer", name } as const)
   return new LogConsumer(context, { what, owner, partition: { ...topic, partition } }, settings)
 }

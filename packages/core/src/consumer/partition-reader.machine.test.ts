@@ -6,6 +6,7 @@ import {
   type MillraceError,
   NotFoundError,
   OffsetOutOfRangeError,
+  PermissionError,
   StorageError,
 } from "@millrace/contract"
 import fc from "fast-check"
@@ -38,6 +39,7 @@ const read = (batches: readonly FakeBatch[], next: number, lineage = "a"): Parti
   batches,
   nextOffset: BigInt(next),
   lineage,
+  atMs: 5,
 })
 
 function started(options: Partial<PartitionReaderPolicy> = {}, offset = 10n): PartitionReaderMachine {
@@ -111,6 +113,8 @@ describe("every phase and every event", () => {
     locateFailed: { type: "locateFailed", error: new ConnectionError("x"), atMs: 5 },
     due: { type: "due", polling: false },
     seek: { type: "seek", offset: 12n, polling: false },
+    "seek (new history)": { type: "seek", offset: 12n, lineage: "b", polling: false },
+    skip: { type: "skip", next: 12n, polling: false },
     errorTaken: { type: "errorTaken", atMs: 5 },
   }
   const phases: Record<string, () => PartitionReaderMachine> = {
@@ -119,6 +123,10 @@ describe("every phase and every event", () => {
     locating: () => after(started(), failedWith(new OffsetOutOfRangeError("x"))),
     waiting: () => after(started(), failedWith(new ConnectionError("x"))),
     failed: () => after(started(), failedWith(new StorageError("x"))),
+    "failed to start": () => {
+      const machine = new PartitionReaderMachine(place, policy)
+      return after(machine, { type: "startFailed", error: new StorageError("x"), atMs: 5 })
+    },
     closed: () => after(started(), { type: "close" }),
   }
   const expected: Record<string, Record<string, readonly string[]>> = {
@@ -130,15 +138,30 @@ describe("every phase and every event", () => {
       "readFailed (passing)": ["wake"],
       "readFailed (lasting)": ["fail"],
       seek: ["drop", "set"],
+      "seek (new history)": ["drop", "sourceChanged", "set"],
+      skip: ["advance", "set"],
     },
     locating: {
       "located (new history)": ["drop", "sourceChanged", "set"],
       "located (behind)": ["skipped", "set"],
       locateFailed: ["wake"],
       seek: ["drop", "set"],
+      "seek (new history)": ["drop", "sourceChanged", "set"],
+      skip: ["advance", "set"],
     },
-    waiting: { due: ["set"], seek: ["drop", "set"] },
-    failed: { errorTaken: ["wake"], seek: ["drop", "set"] },
+    waiting: {
+      due: ["set"],
+      seek: ["drop", "set"],
+      "seek (new history)": ["drop", "sourceChanged", "set"],
+      skip: ["advance", "set"],
+    },
+    failed: {
+      errorTaken: ["wake"],
+      seek: ["drop", "set"],
+      "seek (new history)": ["drop", "sourceChanged", "set"],
+      skip: ["advance", "set"],
+    },
+    "failed to start": { errorTaken: ["wake"], seek: ["drop", "start"], "seek (new history)": ["drop", "start"] },
     closed: {},
   }
   for (const [phase, make] of Object.entries(phases)) {
@@ -166,6 +189,65 @@ describe("failures", () => {
     assert.equal(machine.reading, true)
   })
 
+  test("of an older position do not count: asked anew, they come again if they are of this one", () => {
+    const machine = started()
+    machine.handle({ type: "seek", offset: 40n, polling: true })
+    assert.deepEqual(types(machine.handle(failedWith(new StorageError("x")))), ["set"])
+    assert.deepEqual(types(machine.handle(failedWith(new StorageError("x")))), ["fail"])
+  })
+
+  test("a refusal waits twice as long each time, and the sixth in a row stops until seek", () => {
+    const machine = started()
+    const waits: number[] = []
+    for (let n = 0; n < 6; n++) {
+      const [fail] = machine.handle({ type: "readFailed", error: new PermissionError("no"), atMs: 1000 * n })
+      assert.equal(fail?.type, "fail")
+      assert.equal(machine.stopped, n === 5)
+      const [wake] = machine.handle({ type: "errorTaken", atMs: 1000 * n })
+      waits.push((wake as { atMs: number }).atMs - 1000 * n)
+      assert.deepEqual(types(machine.handle({ type: "due", polling: false })), n === 5 ? ["fail"] : ["set"])
+    }
+    assert.deepEqual(waits, [100, 200, 400, 800, 1600, 3200])
+    assert.equal(machine.phase, "failed")
+    assert.deepEqual(types(machine.handle({ type: "seek", offset: 10n, polling: false })), ["drop", "set"])
+    assert.equal(machine.stopped, false)
+    const [fail] = machine.handle({ type: "readFailed", error: new PermissionError("no"), atMs: 0 })
+    assert.equal((fail as { error: Error }).error.message, "no")
+  })
+
+  test("refusals of a start stop it too, and seek starts it again", () => {
+    const machine = new PartitionReaderMachine(place, policy)
+    for (let n = 0; n < 6; n++) {
+      machine.handle({ type: "startFailed", error: new PermissionError("no"), atMs: 0 })
+      machine.handle({ type: "errorTaken", atMs: 0 })
+      assert.deepEqual(types(machine.handle({ type: "due", polling: false })), n === 5 ? ["fail"] : ["start"])
+    }
+    assert.deepEqual(types(machine.handle({ type: "seek", offset: 7n, polling: false })), ["drop", "start"])
+    machine.handle({ type: "started", offset: 0n, lineage: "a", polling: false })
+    assert.equal(machine.offset, 7n)
+  })
+
+  test("of another kind do not count as refusals, and a record that was read ends the row", () => {
+    const machine = started()
+    for (let n = 0; n < 20; n++) {
+      const error = n % 5 === 4 ? new StorageError("x") : new PermissionError("no")
+      machine.handle({ type: "readFailed", error, atMs: 0 })
+      machine.handle({ type: "errorTaken", atMs: 0 })
+      machine.handle({ type: "due", polling: false })
+      assert.equal(machine.stopped, false)
+    }
+  })
+
+  test("a gap is told with where it ends", () => {
+    const machine = started({ holes: false })
+    machine.handle(read([batch(14, 2)], 16))
+    const located = { type: "located", first: 0n, end: 50n, lineage: "a", polling: false, atMs: 9 } as const
+    const [fail] = machine.handle(located)
+    assert.deepEqual((fail as { error: MillraceError }).error.context, { ...place, offset: 10n, nextOffset: 14n })
+    machine.handle({ type: "skip", next: 14n, polling: false })
+    assert.deepEqual(types(machine.handle(read([batch(14, 2)], 16))), ["accept"])
+  })
+
   test("a history that is said to have changed and has not is asked again later, and nothing is thrown away", () => {
     const machine = after(started(), failedWith(new HistoryChangedError("x")))
     const same = { type: "located", first: 0n, end: 50n, lineage: "a", polling: false, atMs: 9 } as const
@@ -189,13 +271,29 @@ describe("whatever the answers are", () => {
     more: fc.nat({ max: 3 }),
   })
 
-  test("records are accepted in order, each at most once, and the position only grows", () => {
+  /** The caller moves, forward or back, with a poll under way or without. */
+  const move = fc.record({ to: fc.nat({ max: 60 }), polling: fc.boolean(), skip: fc.boolean() })
+
+  test("records are accepted in order, each at most once since the last seek, and the position only grows", () => {
     fc.assert(
-      fc.property(fc.array(answer, { maxLength: 20 }), (answers) => {
+      fc.property(fc.array(fc.oneof({ weight: 3, arbitrary: answer }, move), { maxLength: 20 }), (answers) => {
         const machine = started({}, 0n)
         let last = -1n
         let position = 0n
-        for (const { from, counts, more } of answers) {
+        for (const one of answers) {
+          if ("to" in one) {
+            const { to, polling, skip } = one
+            if (skip) machine.handle({ type: "skip", next: BigInt(to), polling })
+            else {
+              machine.handle({ type: "seek", offset: BigInt(to), polling })
+              last = BigInt(to) - 1n
+              position = BigInt(to)
+            }
+            assert.ok(machine.reading && machine.offset >= position)
+            position = machine.offset
+            continue
+          }
+          const { from, counts, more } = one
           const batches: FakeBatch[] = []
           let next = from
           for (const [hole, count] of counts) {

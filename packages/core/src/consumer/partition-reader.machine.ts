@@ -6,25 +6,32 @@
  *     starting   started | startFailed                          reading | waiting, failed
  *     reading    readFailed (history, range) | readFailed       locating | waiting, failed
  *     locating   located | locateFailed                         reading, failed | waiting, failed
- *     waiting    due                                            starting, reading, locating (what failed)
+ *     waiting    due                                            starting, reading, locating (what failed); failed once it has stopped
  *     failed     errorTaken                                     waiting
+ *     any        seek, skip                                     reading; starting where no start is known
  *     any        close                                          closed
  *
  * An event that the phase does not expect is an answer that came too late, and is dropped.
+ *
+ * A partition that is refused (`isRefusal`) is tried again after a wait that doubles with each refusal in a row; after six it stops: its
+ * error comes again and again, and the backend is asked no more, until `seek` or `skip` (table 2.5 of the options).
  */
 import {
   CorruptionError,
   type EncodedBatch,
   HistoryChangedError,
   type Lineage,
-  type MillraceError,
+  MillraceError,
   NotFoundError,
   OffsetOutOfRangeError,
   type TopicPartition,
 } from "@millrace/contract"
 import { topicText } from "../client/names.ts"
+import { isRefusal, refusalsToStop, stoppedError } from "./refusals.ts"
 
-type Phase = "starting" | "reading" | "locating" | "waiting" | "failed" | "closed"
+/** What a partition's reader is doing; `failed`: its error waits to be handed out. */
+export type PartitionReaderPhase = "starting" | "reading" | "locating" | "waiting" | "failed" | "closed"
+type Phase = PartitionReaderPhase
 type Step = "starting" | "reading" | "locating"
 
 export interface PartitionReaderPolicy {
@@ -55,6 +62,7 @@ export type PartitionReaderEvent =
       readonly batches: readonly EncodedBatch[]
       readonly nextOffset: bigint
       readonly lineage: Lineage
+      readonly atMs: number
     }
   | { readonly type: "readFailed"; readonly error: MillraceError; readonly atMs: number }
   | {
@@ -67,7 +75,16 @@ export type PartitionReaderEvent =
     }
   | { readonly type: "locateFailed"; readonly error: MillraceError; readonly atMs: number }
   | { readonly type: "due"; readonly polling: boolean }
-  | { readonly type: "seek"; readonly offset: bigint; readonly polling: boolean }
+  /** Read on at `offset`; what is not handed out is void. With `lineage`: as it was when the place was looked up. */
+  | {
+      readonly type: "seek"
+      readonly offset: bigint
+      readonly lineage?: Lineage
+      readonly fromMicros?: bigint | undefined
+      readonly polling: boolean
+    }
+  /** Read on at `next`; what lies before it counts as read. */
+  | { readonly type: "skip"; readonly next: bigint; readonly polling: boolean }
   | { readonly type: "errorTaken"; readonly atMs: number }
   | { readonly type: "close" }
 
@@ -110,13 +127,27 @@ export class PartitionReaderMachine {
   #failedAtMs = 0
   /** Why the position is being located. */
   #lost: "range" | "history" | "gap" = "range"
-  #seekBeforeStart: bigint | undefined
+  /** Behind the records that are missing. */
+  #gapEnd = 0n
+  /** Where to go on once the start is known, in place of it. */
+  #seekBeforeStart: { readonly offset: bigint; readonly fromMicros: bigint | undefined } | undefined
+  #refusals = 0
+  /** Refused too often: this comes again until `seek`. */
+  #stopped: MillraceError | undefined
 
   constructor(partition: TopicPartition, policy: PartitionReaderPolicy) {
     this.#partition = partition
     this.#policy = policy
   }
 
+  /** For diagnostics. */
+  get phase(): PartitionReaderPhase {
+    return this.#phase
+  }
+  /** Whether the partition was refused so often that it is not read again before `seek`. */
+  get stopped(): boolean {
+    return this.#stopped !== undefined
+  }
   /** Whether the log's reader should read this partition now. */
   get reading(): boolean {
     return this.#phase === "reading"
@@ -152,13 +183,13 @@ export class PartitionReaderMachine {
       case "locateFailed":
         return this.#phase === "locating" ? this.#failed(event.error, event.atMs, "locating") : nothing
       case "due":
-        return this.#phase === "waiting" ? this.#go(this.#resume, event.polling) : nothing
+        return this.#phase === "waiting" ? this.#due(event.polling) : nothing
       case "seek":
-        return this.#seek(event.offset, event.polling)
+        return this.#seek(event)
+      case "skip":
+        return this.#skip(event.next, event.polling)
       case "errorTaken":
-        return this.#phase === "failed"
-          ? this.#wait(this.#failedAtMs + this.#policy.retryIntervalMs, this.#resume)
-          : nothing
+        return this.#phase === "failed" ? this.#errorTaken(event.atMs) : nothing
       case "close":
         this.#phase = "closed"
         return nothing
@@ -166,9 +197,10 @@ export class PartitionReaderMachine {
   }
 
   #started(event: PartitionReaderEvent & { type: "started" }): readonly PartitionReaderCommand[] {
-    this.#offset = this.#seekBeforeStart ?? event.offset
+    const { offset, fromMicros } = this.#seekBeforeStart ?? event
+    this.#offset = offset
     this.#lineage = event.lineage
-    this.#fromMicros = this.#seekBeforeStart === undefined ? event.fromMicros : undefined
+    this.#fromMicros = fromMicros
     this.#seekBeforeStart = undefined
     this.#startTries = 0
     return this.#go("reading", event.polling)
@@ -188,15 +220,24 @@ export class PartitionReaderMachine {
       this.#doubtful = false
       if (!covers(event.batches, this.#offset)) return this.#go("reading", false)
     }
+    this.#refusals = 0
     const commands: PartitionReaderCommand[] = []
     let position = this.#offset
     for (const batch of event.batches) {
       if (batch.count === 0 || batch.lastOffset < position) continue
       if (batch.firstOffset > position && !this.#policy.holes) {
         this.#offset = position
+        this.#gapEnd = batch.firstOffset
         return [...commands, ...this.#lose("gap")]
       }
-      const from = this.#firstWanted(batch, position)
+      let from: number
+      try {
+        from = this.#firstWanted(batch, position)
+      } catch (error) {
+        if (!(error instanceof MillraceError)) throw error
+        this.#offset = position
+        return [...commands, ...this.#failed(damaged(this.#partition, batch, error), event.atMs, "reading")]
+      }
       position = batch.lastOffset + 1n
       commands.push({ type: "accept", batch, from, after: position })
     }
@@ -231,6 +272,8 @@ export class PartitionReaderMachine {
   #readFailed(error: MillraceError, atMs: number): readonly PartitionReaderCommand[] {
     if (error instanceof HistoryChangedError) return this.#lose("history")
     if (error instanceof OffsetOutOfRangeError) return this.#lose("range")
+    // It may be of a position that is not ours any more: asked anew, it comes again if it is of this one.
+    if (this.#doubtful) return this.#go("reading", false)
     return this.#failed(error, atMs, "reading")
   }
 
@@ -243,15 +286,12 @@ export class PartitionReaderMachine {
     const { first, end, lineage, polling, atMs } = event
     const from = this.#offset
     if (lineage !== this.#lineage) {
-      this.#lineage = lineage
-      this.#offset = first
-      this.#fromMicros = undefined
-      return [{ type: "drop" }, { type: "sourceChanged", offset: first }, ...this.#go("reading", polling)]
+      return this.#newHistory(lineage, first, polling)
     }
     if (this.#lost === "history") return this.#wait(atMs + this.#policy.retryIntervalMs, "reading")
     if (from >= first && from <= end) {
       return this.#lost === "gap"
-        ? this.#failed(gapError(this.#partition, from), atMs, "reading")
+        ? this.#failed(gapError(this.#partition, from, this.#gapEnd), atMs, "reading")
         : this.#go("reading", polling)
     }
     if (this.#policy.onOutOfRange === "fail") {
@@ -261,13 +301,33 @@ export class PartitionReaderMachine {
     return [{ type: "skipped", from, to: this.#offset }, ...this.#go("reading", polling)]
   }
 
+  #newHistory(lineage: Lineage, offset: bigint, polling: boolean): readonly PartitionReaderCommand[] {
+    this.#lineage = lineage
+    this.#offset = offset
+    this.#fromMicros = undefined
+    return [{ type: "drop" }, { type: "sourceChanged", offset }, ...this.#go("reading", polling)]
+  }
+
   #failed(error: MillraceError, atMs: number, resume: Step): readonly PartitionReaderCommand[] {
     const missing = error instanceof NotFoundError && this.#policy.onMissing === "wait"
     if (error.retryable || missing) return this.#wait(atMs + this.#policy.retryIntervalMs, resume)
     this.#phase = "failed"
     this.#resume = resume
     this.#failedAtMs = atMs
-    return [{ type: "fail", error }]
+    this.#refusals = isRefusal(error) ? this.#refusals + 1 : 0
+    if (this.#refusals >= refusalsToStop) this.#stopped = stoppedError(error)
+    return [{ type: "fail", error: this.#stopped ?? error }]
+  }
+
+  #errorTaken(atMs: number): readonly PartitionReaderCommand[] {
+    const waitMs = this.#policy.retryIntervalMs * 2 ** Math.max(0, this.#refusals - 1)
+    return this.#wait((this.#stopped === undefined ? this.#failedAtMs : atMs) + waitMs, this.#resume)
+  }
+
+  #due(polling: boolean): readonly PartitionReaderCommand[] {
+    if (this.#stopped === undefined) return this.#go(this.#resume, polling)
+    this.#phase = "failed"
+    return [{ type: "fail", error: this.#stopped }]
   }
 
   #wait(atMs: number, resume: Step): readonly PartitionReaderCommand[] {
@@ -284,14 +344,27 @@ export class PartitionReaderMachine {
     return [{ type: "set" }]
   }
 
-  #seek(offset: bigint, polling: boolean): readonly PartitionReaderCommand[] {
+  #seek(event: PartitionReaderEvent & { type: "seek" }): readonly PartitionReaderCommand[] {
+    const { offset, lineage, fromMicros, polling } = event
+    this.#refusals = 0
+    this.#stopped = undefined
     if (this.starting) {
-      this.#seekBeforeStart = offset
-      return nothing
+      this.#seekBeforeStart = { offset, fromMicros }
+      return this.#phase === "starting" ? nothing : [{ type: "drop" }, ...this.#go("starting", polling)]
     }
+    if (lineage !== undefined && lineage !== this.#lineage) return this.#newHistory(lineage, offset, polling)
     this.#offset = offset
-    this.#fromMicros = undefined
+    this.#fromMicros = fromMicros
     return [{ type: "drop" }, ...this.#go("reading", polling)]
+  }
+
+  #skip(next: bigint, polling: boolean): readonly PartitionReaderCommand[] {
+    if (this.starting || next <= this.#offset) return nothing
+    this.#refusals = 0
+    this.#stopped = undefined
+    this.#offset = next
+    this.#fromMicros = undefined
+    return [{ type: "advance", next }, ...this.#go("reading", polling)]
   }
 }
 
@@ -300,10 +373,19 @@ function covers(batches: readonly EncodedBatch[], offset: bigint): boolean {
   return batches.some((batch) => batch.firstOffset <= offset && offset <= batch.lastOffset)
 }
 
-function gapError(partition: TopicPartition, offset: bigint): CorruptionError {
+function gapError(partition: TopicPartition, offset: bigint, nextOffset: bigint): CorruptionError {
   return new CorruptionError(
     `partition ${partition.partition} of topic "${topicText(partition)}": record ${offset} is missing between records that are there`,
-    { context: { ...partition, offset } },
+    { context: { ...partition, offset, nextOffset } },
+  )
+}
+
+/** The batch contradicts itself before anything of it could be handed out: all of it is bad. */
+function damaged(partition: TopicPartition, batch: EncodedBatch, cause: MillraceError): CorruptionError {
+  const { firstOffset, lastOffset } = batch
+  return new CorruptionError(
+    `partition ${partition.partition} of topic "${topicText(partition)}": the batch of records ${firstOffset} to ${lastOffset} is damaged: ${cause.message}`,
+    { context: { ...partition, offset: firstOffset, nextOffset: lastOffset + 1n }, cause },
   )
 }
 

@@ -15,18 +15,22 @@ export type StartAt =
 
 const largestOffset = (1n << 63n) - 1n
 
-/** @throws InvalidError that lists the kinds, or names the range of `value`. */
-export function checkStartAt(what: string, startAt: StartAt): StartAt {
+/**
+ * @param options.name How errors call the value. Default `startAt`.
+ * @throws InvalidError that lists the kinds, or names the range of `value`.
+ */
+export function checkStartAt(what: string, startAt: StartAt, options?: { readonly name: string }): StartAt {
+  const name = options?.name ?? "startAt"
   const { kind, value } = (startAt ?? {}) as { readonly kind?: unknown; readonly value?: unknown }
   if (kind === "first" || kind === "last" || kind === "next") return { kind }
   if (kind !== "offset" && kind !== "timestampMicros") {
     throw new InvalidError(
-      `${what}: startAt.kind is ${shown(kind)}; it must be one of "first", "last", "next", "offset", "timestampMicros"`,
+      `${what}: ${name}.kind is ${shown(kind)}; it must be one of "first", "last", "next", "offset", "timestampMicros"`,
     )
   }
   if (typeof value !== "bigint" || value < 0n || value > largestOffset) {
     throw new InvalidError(
-      `${what}: startAt.value is ${shown(value)}; it must be a bigint from 0n to ${largestOffset}n`,
+      `${what}: ${name}.value is ${shown(value)}; it must be a bigint from 0n to ${largestOffset}n`,
     )
   }
   return { kind, value }

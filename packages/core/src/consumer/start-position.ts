@@ -57,6 +57,21 @@ export async function findStarts(
 }
 
 /**
+ * Where `seek` goes: like a start, but whatever is stored does not overrule it. `next` is behind what is stored.
+ * @throws what the backend fails with, for the whole or for the partition
+ */
+export async function findPlace(
+  session: Session,
+  partition: TopicPartition,
+  { to, owner }: { readonly to: StartAt; readonly owner: OffsetOwner | undefined },
+): Promise<StartPosition> {
+  const asked = to.kind === "next" ? owner : undefined
+  const [found] = await findStarts(session, [{ partition, startAt: to }], { owner: asked, allowReplay: true })
+  if (found instanceof MillraceError) throw found
+  return found as StartPosition
+}
+
+/**
  * Refuses a partition that the topic does not have, looking again when the topic may have got more of them meanwhile.
  * @throws InvalidError that names the range, NotFoundError
  */

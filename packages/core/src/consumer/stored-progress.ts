@@ -91,30 +91,50 @@ export class StoredProgress {
   /** Stores a checkpoint of a partition that is not being read, or not yet. */
   async storeUnread(checkpoint: Checkpoint, lane: Lane | undefined): Promise<void> {
     const { stream, topic, partition, offset, lineage } = checkpoint
+    this.checkPlace(checkpoint, lane)
+    await this.#store({ stream, topic, partition, offset: offset + 1n, lineage }, lane?.claim)
+  }
+
+  /**
+   * Refuses a checkpoint that is not of this consumer.
+   * @param lane The partition as it is read here, or about to be.
+   * @throws InvalidError for one of another topic or partition, or that a member of a group has read; NotAssignedError for one of a
+   *   partition that this member has not, or has again under another claim
+   */
+  checkPlace(checkpoint: Checkpoint, lane: Lane | undefined): void {
+    const { stream, topic, partition, offset } = checkpoint
     const fixed = this.#fixed
     if (fixed === undefined) {
-      if (lane === undefined || lane.claim !== checkpoint.claim) throw this.notAssigned(checkpoint, offset)
+      if (lane === undefined) throw this.notAssigned(checkpoint, offset)
     } else if (stream !== fixed.stream || topic !== fixed.topic || partition !== fixed.partition) {
       throw new InvalidError(
         `${this.#what} reads partition ${fixed.partition}; a message of partition ${partition} of topic "${topicText(checkpoint)}" cannot be committed with it`,
       )
     }
-    await this.#store({ stream, topic, partition, offset: offset + 1n, lineage }, lane?.claim)
+    if (lane?.claim !== checkpoint.claim) throw this.wrongClaim(checkpoint)
   }
 
-  notAssigned(place: TopicPartition, offset: bigint | undefined): NotAssignedError {
-    const { stream, topic, partition } = place
-    return new NotAssignedError(
-      `${this.#what}: partition ${partition} of topic "${topicText(place)}" is not assigned to this member any more; nothing was stored`,
-      { context: { stream, topic, partition, ...(offset === undefined ? {} : { offset }) } },
+  /** Why a checkpoint that was read under another claim than the present one is refused. */
+  wrongClaim(checkpoint: Checkpoint): MillraceError {
+    if (this.#fixed === undefined) return this.notAssigned(checkpoint, checkpoint.offset)
+    return new InvalidError(
+      `${this.#what}: the message at offset ${checkpoint.offset} of partition ${checkpoint.partition} was read by a member of a group, and can be committed only there`,
     )
   }
 
-  historyChanged(place: TopicPartition, offset: bigint | undefined): HistoryChangedError {
+  notAssigned(place: TopicPartition, offset: bigint | undefined, cause?: unknown): NotAssignedError {
+    const { stream, topic, partition } = place
+    return new NotAssignedError(
+      `${this.#what}: partition ${partition} of topic "${topicText(place)}" is not assigned to this member any more; nothing was stored`,
+      { context: { stream, topic, partition, ...(offset === undefined ? {} : { offset }) }, cause },
+    )
+  }
+
+  historyChanged(place: TopicPartition, offset: bigint | undefined, cause?: unknown): HistoryChangedError {
     const { stream, topic, partition } = place
     return new HistoryChangedError(
       `${this.#what}: topic "${topicText(place)}" was purged or recreated since ${offset === undefined ? "its messages were" : `offset ${offset} was`} read; nothing was stored`,
-      { context: { stream, topic, partition, ...(offset === undefined ? {} : { offset }) } },
+      { context: { stream, topic, partition, ...(offset === undefined ? {} : { offset }) }, cause },
     )
   }
 

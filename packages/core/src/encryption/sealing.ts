@@ -37,6 +37,12 @@ export function openerOf(client: ClientContext, own: Encryptor | false | undefin
   return encryptor === undefined || encryptor === false ? undefined : encryptor.opener()
 }
 
+/** Whether a consumer decrypts: with an encryptor of its own, or the client's. */
+export function isEncrypted(client: ClientContext, own: Encryptor | false | undefined): boolean {
+  const encryptor = own ?? client.encryptor
+  return encryptor !== undefined && encryptor !== false
+}
+
 /** One record as it is sent: encrypted, where there is a sealer. @throws what `seal` throws */
 export function sealOne(sealer: RecordSealer | undefined, topic: TopicName, record: SendableRecord): SendableRecord {
   return sealer === undefined ? record : sealer.seal(topic, record)

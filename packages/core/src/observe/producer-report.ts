@@ -8,9 +8,12 @@
  *
  * A value that is not known is null there, and absent here.
  */
-import type { TopicName } from "@millrace/contract"
+import { readCbor, type TopicName } from "@millrace/contract"
 import type { LatencySummary, ProducerStatistics } from "../producer/statistics.ts"
-import { type CborValue, decodeCbor, encodeCbor } from "./cbor.ts"
+import { type CborValue, encodeCbor } from "./cbor.ts"
+
+/** A report that is nested deeper is none. */
+const deepestReport = 16
 
 /**
  * What one live producer told of itself. Counts are its own and say nothing of what other producers wrote; they are no proof of
@@ -68,7 +71,7 @@ export function encodeObservation({
 
 /** The producers of a stored report. @throws SyntaxError for bytes that are no report of this version */
 export function decodeObservation(bytes: Uint8Array): ProducerReport[] {
-  const report = fields(decodeCbor(bytes), "the report")
+  const report = fields(readCbor(bytes, { deepest: deepestReport }), "the report")
   const found = report.get("producer_presence_version")
   if (found !== version) throw new SyntaxError(`version ${String(found)} is not known`)
   const observedAtMillis = whole(report, "observed_at_millis")

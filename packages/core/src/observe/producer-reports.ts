@@ -1,6 +1,8 @@
 /** Reading what the producers of a topic reported, here and in other processes. */
-import { type EncodedBatch, type LogReader, MillraceError, NotFoundError, type TopicName } from "@millrace/contract"
+import { type EncodedBatch, MillraceError, NotFoundError, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
+import { readLogRange } from "../client/log-range.ts"
+import { ownWatermarks } from "../client/own-topic.ts"
 import { decodeObservation, type ProducerReport, reportOf } from "./producer-report.ts"
 import { reportTopic } from "./report-topic.ts"
 import { defaultIntervalMs, expiryIntervals, largestIntervalMs } from "./statistics-settings.ts"
@@ -10,8 +12,6 @@ const lookBackMs = expiryIntervals * largestIntervalMs + 60_000
 
 /** At most so many of the newest records are looked at: 10 s apart, those of more than 400 processes. */
 const mostRecords = 10_000
-const requestBytes = 1_048_576
-const requestWaitMs = 250
 
 /** What has been read by then is told, in ms. */
 const readTimeoutMs = 5000
@@ -90,48 +90,15 @@ async function readStored(context: ClientContext, newest: NewestReports): Promis
   const { session, clock } = context
   const place = { ...reportTopic, partition: 0 }
   const since = clock.nowMicros() - BigInt(lookBackMs) * 1000n
-  const [marks] = await session.log.watermarks([place])
-  if (marks === undefined) return
-  if (marks instanceof MillraceError) throw marks
+  const { end } = await ownWatermarks(session, reportTopic)
   const [start] = await session.log.locate([{ ...place, at: { kind: "timestampMicros", value: since } }])
   if (start === undefined) return
   if (start instanceof MillraceError) throw start
-  const least = marks.end - BigInt(mostRecords)
-  const from = start.offset > least ? start.offset : least
-  if (from >= marks.end) return
-  const reader = session.log.openReader({ isolation: "committed" })
-  try {
-    reader.set([{ ...place, offset: from, lineage: start.lineage }])
-    const untilMs = clock.monotonicMs() + readTimeoutMs
-    await readRange(reader, { from, end: marks.end, isLate: () => clock.monotonicMs() >= untilMs }, newest)
-  } finally {
-    await reader.close()
-  }
-}
-
-async function readRange(
-  reader: LogReader,
-  range: { readonly from: bigint; readonly end: bigint; readonly isLate: () => boolean },
-  newest: NewestReports,
-): Promise<void> {
-  let next = range.from
-  while (next < range.end && !range.isLate()) {
-    const reads = await reader.next({
-      maxRecords: mostRecords,
-      maxBytes: requestBytes,
-      minRecords: 1,
-      maxWaitMs: requestWaitMs,
-    })
-    for (const read of reads) {
-      // Deleted or purged meanwhile: what was there before is all there is to tell.
-      if (read.error !== undefined) return
-      for (const batch of read.batches) addBatch(batch, next, newest)
-      next = read.nextOffset
-    }
-  }
-}
-
-/** A batch may begin before the position that was asked for. */
-function addBatch(batch: EncodedBatch, from: bigint, newest: NewestReports): void {
-  for (let index = batch.indexOf(from); index < batch.count; index++) newest.add(batch, index)
+  const least = end - BigInt(mostRecords)
+  const from = { ...place, offset: start.offset > least ? start.offset : least, lineage: start.lineage }
+  const untilMs = clock.monotonicMs() + readTimeoutMs
+  // Deleted or purged meanwhile: what was there before is all there is to tell.
+  await readLogRange(session, { from, end, enough: () => clock.monotonicMs() >= untilMs }, (batch, index) =>
+    newest.add(batch, index),
+  )
 }

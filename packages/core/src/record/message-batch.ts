@@ -1,0 +1,64 @@
+import { DecodeError, InvalidError } from "@millrace/contract"
+import { BatchMessage, type Message, type MessageSource } from "./message.ts"
+
+/**
+ * Messages of one partition that were stored together, in order (seed 001, "Consumer": `batches`). They are made as they are looked at,
+ * and again each time. Like any message they are views of the bytes that came from the backend, which live as long as one of them.
+ */
+export class MessageBatch implements Iterable<Message> {
+  /** At least 1. */
+  readonly count: number
+  readonly #source: MessageSource
+  readonly #from: number
+  /** Where records are encrypted: the messages, decrypted. */
+  readonly #opened: readonly BatchMessage[] | undefined
+
+  /**
+   * Records `from` to `to` − 1. Made by the consumer.
+   * @throws DecodeError when the first cannot be decrypted. Where a later one cannot, the batch ends before it.
+   */
+  constructor(source: MessageSource, from: number, to: number) {
+    this.#source = source
+    this.#from = from
+    this.#opened = source.opener === undefined ? undefined : openedOf(source, from, to)
+    this.count = this.#opened?.length ?? to - from
+  }
+
+  get stream(): string {
+    return this.#source.stream
+  }
+  get topic(): string {
+    return this.#source.topic
+  }
+  get partition(): number {
+    return this.#source.partition
+  }
+  get firstOffset(): bigint {
+    return this.#source.batch.offset(this.#from)
+  }
+  get lastOffset(): bigint {
+    return this.#source.batch.offset(this.#from + this.count - 1)
+  }
+
+  /** @param index From 0 to `count` − 1. @throws InvalidError beyond */
+  message(index: number): Message {
+    if (!Number.isInteger(index) || index < 0 || index >= this.count) {
+      throw new InvalidError(`message ${index} is not in this batch: it has ${this.count}, counted from 0`)
+    }
+    return this.#opened?.[index] ?? new BatchMessage(this.#source, this.#from + index)
+  }
+
+  *[Symbol.iterator](): Iterator<Message> {
+    for (let index = 0; index < this.count; index++) yield this.message(index)
+  }
+}
+
+function openedOf(source: MessageSource, from: number, to: number): readonly BatchMessage[] {
+  const opened: BatchMessage[] = []
+  try {
+    for (let index = from; index < to; index++) opened.push(new BatchMessage(source, index).open())
+  } catch (error) {
+    if (!(error instanceof DecodeError) || opened.length === 0) throw error
+  }
+  return opened
+}
