@@ -1,9 +1,12 @@
 import { parseArgs } from "node:util"
 
+/** What a seed decides: a life of programs that write, and one of programs that read. */
+export type Half = "producers" | "consumers"
+
 /** What the command was asked to do. */
 export type Command =
-  | { readonly kind: "seeds"; readonly from: number; readonly count: number }
-  | { readonly kind: "seed"; readonly seed: number; readonly trace: boolean }
+  | { readonly kind: "seeds"; readonly from: number; readonly count: number; readonly only: Half | undefined }
+  | { readonly kind: "seed"; readonly seed: number; readonly trace: boolean; readonly only: Half | undefined }
   | { readonly kind: "mutants"; readonly seeds: number; readonly names: readonly string[] }
   | { readonly kind: "help" }
 
@@ -12,6 +15,7 @@ export const usage: string = `npm run simulate -- [options]
   --from N           the first of them (1)
   --forever          seeds without an end, until one fails
   --seed N [--trace] one seed again, with every event it consists of
+  --only HALF        producers or consumers (both without an option)
   --mutants [name …] breaks the core in one way after the other, each until a seed notices (within --seeds N, 1500)`
 
 /** @throws Error for options that are not known, or no numbers */
@@ -24,6 +28,7 @@ export function parseCommand(args: readonly string[]): Command {
       from: { type: "string" },
       forever: { type: "boolean" },
       seed: { type: "string" },
+      only: { type: "string" },
       trace: { type: "boolean" },
       mutants: { type: "boolean" },
       help: { type: "boolean" },
@@ -32,11 +37,17 @@ export function parseCommand(args: readonly string[]): Command {
   if (values.help) return { kind: "help" }
   if (values.mutants) return { kind: "mutants", seeds: whole("seeds", values.seeds, 1500), names: positionals }
   if (positionals.length > 0) throw new Error(`"${positionals[0]}" is not an option\n${usage}`)
+  const only = half(values.only)
   if (values.seed !== undefined)
-    return { kind: "seed", seed: whole("seed", values.seed, 0), trace: values.trace ?? false }
+    return { kind: "seed", seed: whole("seed", values.seed, 0), trace: values.trace ?? false, only }
   const from = whole("from", values.from, 1)
-  if (values.forever) return { kind: "seeds", from, count: Number.POSITIVE_INFINITY }
-  return { kind: "seeds", from, count: whole("seeds", values.seeds, 2000) }
+  if (values.forever) return { kind: "seeds", from, count: Number.POSITIVE_INFINITY, only }
+  return { kind: "seeds", from, count: whole("seeds", values.seeds, 2000), only }
+}
+
+function half(text: string | undefined): Half | undefined {
+  if (text === undefined || text === "producers" || text === "consumers") return text
+  throw new Error(`--only ${text} is neither producers nor consumers\n${usage}`)
 }
 
 function whole(option: string, text: string | undefined, fallback: number): number {

@@ -3,8 +3,7 @@ import process from "node:process"
 import { type Command, parseCommand, usage } from "./command-line.ts"
 import { runMutants } from "./mutants/run-mutants.ts"
 import { failureReport } from "./report.ts"
-import { runSeeds } from "./run.ts"
-import { simulate } from "./simulation.ts"
+import { halvesOf, runSeeds } from "./run.ts"
 
 process.exitCode = await run(parseCommand(process.argv.slice(2)))
 
@@ -14,19 +13,23 @@ async function run(command: Command): Promise<number> {
     return 0
   }
   if (command.kind === "mutants") return (await runMutants(command, console.log)) ? 0 : 1
-  if (command.kind === "seed") return await replay(command.seed, command.trace)
-  const { seeds, calls, records, perSecond, failure } = await runSeeds(command.from, command.count, console.log)
+  if (command.kind === "seed") return await replay(command)
+  const { seeds, calls, records, perSecond, failure } = await runSeeds(command, console.log)
   if (failure !== undefined) console.log(failure)
   const end = failure === undefined ? "every promise held" : "the last one failed"
   console.log(`${seeds} seeds, ${calls} calls, ${records} records, ${perSecond} seeds/s: ${end}`)
   return failure === undefined ? 0 : 1
 }
 
-async function replay(seed: number, trace: boolean): Promise<number> {
-  const result = await simulate(seed, { trace: true })
-  if (trace) for (const line of result.trace) console.log(line)
-  const { violations, calls, records } = result
-  if (violations.length > 0) console.log(failureReport(result))
-  else console.log(`seed ${seed}: ${calls} calls, ${records} records, every promise held`)
-  return violations.length === 0 ? 0 : 1
+async function replay({ seed, trace, only }: Command & { readonly kind: "seed" }): Promise<number> {
+  let broken = 0
+  for (const { half, simulate } of halvesOf(only)) {
+    const result = await simulate(seed, { trace: true })
+    if (trace) for (const line of result.trace) console.log(line)
+    const { violations, calls, records } = result
+    if (violations.length > 0) console.log(failureReport(result, half))
+    else console.log(`seed ${seed}, ${half}: ${calls} calls, ${records} records, every promise held`)
+    broken += violations.length
+  }
+  return broken === 0 ? 0 : 1
 }

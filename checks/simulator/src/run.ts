@@ -1,6 +1,8 @@
 import { performance } from "node:perf_hooks"
+import type { Half } from "./command-line.ts"
+import { simulateReading } from "./reading/reading-simulation.ts"
 import { failureReport } from "./report.ts"
-import { simulate } from "./simulation.ts"
+import { type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts"
 
 /** What a run over many seeds came to. */
 export interface RunSummary {
@@ -15,8 +17,26 @@ export interface RunSummary {
 /** Every how many seeds a long run says how far it is. */
 const seedsBetweenReports = 1000
 
+/** What a seed is run by. */
+interface HalfRun {
+  readonly half: Half
+  readonly simulate: (seed: number, options?: SimulationOptions) => Promise<SimulationResult>
+}
+
+/** What a seed decides, one after the other. @param only Only this one. */
+export function halvesOf(only: Half | undefined): readonly HalfRun[] {
+  const halves: readonly HalfRun[] = [
+    { half: "producers", simulate },
+    { half: "consumers", simulate: simulateReading },
+  ]
+  return halves.filter(({ half }) => only === undefined || half === only)
+}
+
 /** Runs seeds one after the other until one fails. @param told Hears now and then how far it is. */
-export async function runSeeds(from: number, count: number, told: (text: string) => void): Promise<RunSummary> {
+export async function runSeeds(
+  { from, count, only }: { readonly from: number; readonly count: number; readonly only: Half | undefined },
+  told: (text: string) => void,
+): Promise<RunSummary> {
   const startedMs = performance.now()
   let seeds = 0
   let calls = 0
@@ -27,13 +47,16 @@ export async function runSeeds(from: number, count: number, told: (text: string)
   const { stackTraceLimit } = Error
   Error.stackTraceLimit = 0
   for (let seed = from; seed < from + count && failure === undefined; seed++) {
-    const result = await simulate(seed)
+    for (const { half, simulate: run } of halvesOf(only)) {
+      const result = await run(seed)
+      calls += result.calls
+      records += result.records
+      if (result.violations.length === 0) continue
+      // The same seed again, which costs nothing as long as all is well.
+      Error.stackTraceLimit = stackTraceLimit
+      failure ??= failureReport(await run(seed, { trace: true }), half)
+    }
     seeds++
-    calls += result.calls
-    records += result.records
-    // The same seed again, which costs nothing as long as all is well.
-    if (result.violations.length > 0) Error.stackTraceLimit = stackTraceLimit
-    if (result.violations.length > 0) failure = failureReport(await simulate(seed, { trace: true }))
     if (seeds % seedsBetweenReports === 0) told(`${seeds} seeds, ${records} records, ${perSecond()} seeds/s`)
   }
   Error.stackTraceLimit = stackTraceLimit

@@ -1,5 +1,4 @@
 /** One simulated life of a client, from its first call to its end, all of it decided by one seed. */
-import process from "node:process"
 import { openClient } from "@millrace/core"
 import { FaultyBackend } from "./backend/faulty-backend.ts"
 import { type BackendKind, backendKinds, manifestOf } from "./backend/manifests.ts"
@@ -11,6 +10,7 @@ import { SimClock } from "./sim-clock.ts"
 import { ProcessClock } from "./sim-process.ts"
 import { SpoolSimulation } from "./spool-simulation.ts"
 import { Trace } from "./trace.ts"
+import { observed } from "./unobserved.ts"
 import { WeatherPlan, weatherOf } from "./weather.ts"
 import type { Actor } from "./workload/actor.ts"
 import { actorsOf } from "./workload/actors.ts"
@@ -38,25 +38,15 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const clock = new SimClock()
   const trace = new Trace(clock, options.trace ?? false)
   const thrown: Violation[] = []
-  const caught =
-    (invariant: string) =>
-    (reason: unknown): void => {
-      thrown.push({ invariant, text: reason instanceof Error ? `${reason.stack}` : String(reason) })
-    }
-  const rejected = caught("no rejection goes unobserved")
-  const uncaught = caught("nothing is thrown at nobody")
-  process.on("unhandledRejection", rejected)
-  process.on("uncaughtException", uncaught)
-  try {
-    const result = await live(seed, { clock, trace })
-    return { ...result, violations: [...thrown, ...result.violations] }
-  } catch (error) {
-    uncaught(error)
-    return { seed, violations: thrown, trace: trace.lines, calls: 0, records: 0 }
-  } finally {
-    process.off("unhandledRejection", rejected)
-    process.off("uncaughtException", uncaught)
-  }
+  let result: SimulationResult | undefined
+  await observed(
+    (invariant, text) => thrown.push({ invariant, text }),
+    async () => {
+      result = await live(seed, { clock, trace })
+    },
+  )
+  const { violations = [], calls = 0, records = 0 } = result ?? {}
+  return { seed, violations: [...thrown, ...violations], trace: trace.lines, calls, records }
 }
 
 async function live(

@@ -22,12 +22,23 @@ export interface Fate {
 }
 
 /** Requests that are not appends, by what they ask for. */
-export type ControlRequest = "describe" | "create" | "change" | "identify" | "read" | "offsets"
+export type ControlRequest = "describe" | "create" | "change" | "identify" | "read" | "offsets" | "locate" | "group"
+
+/**
+ * What is odd about the answer of one poll. All of it is allowed by the contract.
+ *
+ * - `early`: nothing, before the wait is over, though there may be something.
+ * - `partial`: one batch, of one partition.
+ * - `stale`: what it answers may be of positions that were replaced meanwhile.
+ */
+export type ReadOddity = "none" | "early" | "partial" | "stale"
 
 /** Decides on each request when it is made. */
 export interface FaultPlan {
   append(place: { readonly topic: string; readonly partition: number; readonly count: number }): Fate
   control(request: ControlRequest): Fate
+  /** How the answer of a poll is odd. Absent: never. */
+  oddity?(): ReadOddity
   /** Whether a request that was on its way when its connection ended arrives all the same, later by this many ms; else it is lost. */
   straggles(): number | undefined
 }

@@ -5,6 +5,7 @@ import {
   type ConnectionChange,
   ConnectionError,
   type Identity,
+  InvalidError,
   type Manifest,
   MillraceError,
   NotFoundError,
@@ -16,9 +17,12 @@ import type { Clock } from "@millrace/runtime"
 import type { Fate, FaultPlan } from "./fate.ts"
 import { noFaults } from "./fate.ts"
 import { FaultySession } from "./faulty-session.ts"
+import { OffsetBook } from "./offset-book.ts"
 import type { AppendRules } from "./partition-log.ts"
 import { ProducerBook } from "./producer-book.ts"
+import { type ReadingWatch, unwatched } from "./reading-watch.ts"
 import type { BatchWatch, SimBatch } from "./sim-batch.ts"
+import { SimGroup } from "./sim-group.ts"
 import { type History, SimTopic } from "./sim-topic.ts"
 
 /** Is told of each append, so that the rules of the contract can be checked from the backend's side. */
@@ -37,6 +41,7 @@ export interface BackendOptions {
   /** Default: no faults. */
   readonly faults?: FaultPlan
   readonly watch?: BackendWatch
+  readonly reading?: ReadingWatch
   /** Batches of more records are refused as too large. Default: none is. */
   readonly largestBatch?: number
   /** A batch that holds a record with a larger payload is refused as too large. Default: none is. */
@@ -54,6 +59,11 @@ export class FaultyBackend {
   readonly manifest: Manifest
   readonly faults: FaultPlan
   readonly watch: BackendWatch
+  readonly reading: ReadingWatch
+  readonly offsets: OffsetBook = new OffsetBook({
+    topic: (place) => this.topic(place),
+    claimOf: (group, place) => this.#groups.get(group)?.claimOf(place),
+  })
   readonly producers: ProducerBook = new ProducerBook()
   /** Every history of every partition that ever was, in the order of their beginnings. */
   readonly histories: History[] = []
@@ -61,6 +71,8 @@ export class FaultyBackend {
   readonly #streams = new Set<string>()
   readonly #topics = new Map<string, SimTopic>()
   readonly #sessions = new Set<FaultySession>()
+  readonly #groups = new Map<string, SimGroup>()
+  readonly #listeners = new Set<() => void>()
   #incarnations = 0
   #isDown = false
 
@@ -69,6 +81,7 @@ export class FaultyBackend {
     this.manifest = options.manifest
     this.faults = options.faults ?? noFaults
     this.watch = options.watch ?? nobody
+    this.reading = options.reading ?? unwatched
     this.#options = options
   }
 
@@ -118,6 +131,7 @@ export class FaultyBackend {
       clock: this.clock,
     })
     this.#topics.set(key, topic)
+    this.changed()
     return topic.description
   }
 
@@ -125,9 +139,13 @@ export class FaultyBackend {
     return [...this.#topics.values()]
   }
 
+  find(name: TopicName): SimTopic | undefined {
+    return this.#topics.get(keyOf(name))
+  }
+
   /** @throws NotFoundError */
   topic(name: TopicName): SimTopic {
-    const topic = this.#topics.get(keyOf(name))
+    const topic = this.find(name)
     if (topic === undefined) throw new NotFoundError(`topic "${keyOf(name)}" does not exist`)
     return topic
   }
@@ -135,11 +153,55 @@ export class FaultyBackend {
   deleteTopic(name: TopicName): void {
     this.topic(name).end()
     this.#topics.delete(keyOf(name))
+    this.changed()
   }
 
   deleteStream(stream: string): void {
     if (!this.#streams.delete(stream)) throw new NotFoundError(`stream "${stream}" does not exist`)
     for (const topic of this.topics) if (topic.description.stream === stream) this.deleteTopic(topic.description)
+  }
+
+  /** The group of this name, made when it is first used. */
+  group(name: string): SimGroup {
+    let group = this.#groups.get(name)
+    if (group === undefined) {
+      const { clock, reading } = this
+      group = new SimGroup(name, {
+        get nowMs() {
+          return clock.monotonicMs()
+        },
+        find: (topic) => this.find(topic),
+        claimed: (claim, memberId) => reading.claimed(claim, memberId),
+        unclaimed: (claim, why) => reading.unclaimed(claim, why),
+      })
+      this.#groups.set(name, group)
+    }
+    return group
+  }
+
+  /** Forgets a group with its progress. @throws InvalidError while it has members */
+  deleteGroup(name: string): void {
+    const group = this.#groups.get(name)
+    group?.balance()
+    if ((group?.size ?? 0) > 0) throw new InvalidError(`group "${name}" has members`)
+    this.#groups.delete(name)
+    this.offsets.forget({ kind: "group", name })
+  }
+
+  /** Memberships of the group, of whichever session, look at it soon. */
+  regroup(name: string): void {
+    for (const session of this.#sessions) session.lookAt(name)
+  }
+
+  /** Whoever waits for something new in the log looks again. To be called after a change that is not made by a session. */
+  changed(): void {
+    for (const listener of [...this.#listeners]) listener()
+  }
+
+  /** Calls back at every change of the log, until the answer is called. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
   }
 
   /** What every partition knows of producers is gone, as after a long silence. */
@@ -152,6 +214,7 @@ export class FaultyBackend {
     try {
       const result = this.#store(batch, identity)
       this.watch.appendHandled(batch, result)
+      this.changed()
       return result
     } catch (error) {
       if (error instanceof MillraceError) this.watch.appendHandled(batch, error)

@@ -1,4 +1,5 @@
 import {
+  type Anchor,
   type AppendOptions,
   type AppendResult,
   absentQueues,
@@ -8,21 +9,25 @@ import {
   type ConnectionChange,
   ConnectionError,
   type Manifest,
+  MillraceError,
   murmur2,
   NotFoundError,
+  type OffsetStore,
   type PartitionLog,
+  type Position,
   type SealedBatch,
   type Session,
   type StreamDescription,
   type TopicPartition,
-  UnsupportedError,
   type Watermarks,
 } from "@millrace/contract"
 import type { ControlRequest } from "./fate.ts"
 import type { FaultyBackend } from "./faulty-backend.ts"
 import { Ingest } from "./ingest.ts"
+import type { PartitionLog as StoredLog } from "./partition-log.ts"
 import { Requests } from "./requests.ts"
 import { type SimBatch, SimWriter } from "./sim-batch.ts"
+import { SimCoordinator } from "./sim-coordinator.ts"
 import { SimReader } from "./sim-reader.ts"
 
 const absent = { supported: false, reason: "it is simulated", instead: "Use a real one" } as const
@@ -33,7 +38,7 @@ export class FaultySession implements Session {
   readonly catalog: Catalog
   readonly log: PartitionLog
   readonly offsets: Session["offsets"]
-  readonly groups: Session["groups"]
+  readonly groups: SimCoordinator
   readonly queues: Session["queues"]
   readonly transactions: Session["transactions"]
   readonly state: Session["state"]
@@ -53,11 +58,14 @@ export class FaultySession implements Session {
     this.#onConnection = onConnection
     this.manifest = backend.manifest
     const name = backend.manifest.backend
-    const refuse = (): Promise<never> => Promise.reject(new UnsupportedError(`${name} has no consumers`))
     this.catalog = this.#catalog()
     this.log = this.#log()
-    this.offsets = { load: refuse, store: refuse, delete: refuse }
-    this.groups = { create: refuse, describe: refuse, delete: refuse, join: refuse }
+    this.offsets = this.#offsets()
+    this.groups = new SimCoordinator({
+      backend,
+      isAwake: () => !this.#requests.isClosed && !this.#requests.isStalled,
+      ask: (work) => this.#ask("group", work),
+    })
     this.queues = absentQueues(name, absent)
     this.transactions = absentTransactions(name, absent)
     this.state = absentState(name, absent)
@@ -87,11 +95,23 @@ export class FaultySession implements Session {
 
   /** The process that holds the connection is gone: it hears of nothing any more. */
   abandon(): void {
+    this.groups.close()
     this.#requests.abandon(() => this.#backend.faults.straggles())
     this.#backend.disconnected(this)
   }
 
+  /** The process does not get to run for so long: it hears nothing, and shows no sign of life. */
+  stall(ms: number): void {
+    this.#requests.stallUntil(this.#backend.clock.monotonicMs() + ms)
+  }
+
+  /** Memberships of the group look at it soon. */
+  lookAt(group: string): void {
+    if (!this.#requests.isStalled && !this.#requests.isDown) this.groups.look(group)
+  }
+
   async close(): Promise<void> {
+    this.groups.close()
     this.#requests.close()
     this.#backend.disconnected(this)
   }
@@ -116,14 +136,20 @@ export class FaultySession implements Session {
         this.#ask("change", () => {
           const topic = backend.topic(name)
           topic.grow(count)
+          backend.changed()
           return topic.description
         }),
       trim: (place, before) =>
         this.#ask("change", () => {
           backend.topic(place).log(place.partition)?.trim(Number(before))
+          backend.changed()
           return this.#watermarks(place)
         }),
-      purgeTopic: (name) => this.#ask("change", () => backend.topic(name).purge()),
+      purgeTopic: (name) =>
+        this.#ask("change", () => {
+          backend.topic(name).purge()
+          backend.changed()
+        }),
       deleteTopic: (name) => this.#ask("change", () => backend.deleteTopic(name)),
       deleteStream: (stream) => this.#ask("change", () => backend.deleteStream(stream)),
     }
@@ -148,18 +174,96 @@ export class FaultySession implements Session {
           return backend.producers.identify(bump)
         }),
       append: (batch, options) => this.#append(batch, options),
-      openReader: () =>
-        new SimReader({ topic: (place) => backend.topic(place), ask: (work) => this.#ask("read", work) }),
-      locate: () => Promise.reject(new UnsupportedError(`${this.manifest.backend} has no readers`)),
-      watermarks: (places) => this.#ask("describe", () => places.map((place) => this.#watermarks(place))),
+      openReader: () => this.#reader(),
+      locate: (queries) =>
+        this.#ask("locate", () => queries.map((query) => this.#each(() => this.#locate(query, query.at)))),
+      watermarks: (places) => this.#ask("locate", () => places.map((place) => this.#each(() => this.#measure(place)))),
     }
   }
 
-  #watermarks(place: TopicPartition): Watermarks {
-    const topic = this.#backend.topic(place)
-    const log = topic.log(place.partition)
-    const end = BigInt(log?.records.length ?? 0)
-    return { ...place, first: BigInt(log?.first ?? 0), end, lineage: topic.description.lineage }
+  #reader(): SimReader {
+    const backend = this.#backend
+    return new SimReader({
+      clock: backend.clock,
+      requests: this.#requests,
+      fate: () => backend.faults.control("read"),
+      oddity: () => backend.faults.oddity?.() ?? "none",
+      find: (position) => backend.find(position),
+      onChange: (look) => backend.onChange(look),
+      polled: (limits, overlaps) => backend.reading.polled(this, limits, overlaps),
+      answered: (reads) => backend.reading.answered(this, reads),
+    })
+  }
+
+  #offsets(): OffsetStore {
+    const backend = this.#backend
+    const { offsets, reading } = backend
+    return {
+      load: (owner, places) =>
+        this.#ask("offsets", () =>
+          offsets.load(owner, places).map((answer, index) => {
+            const place = places[index] as TopicPartition
+            if (!(answer instanceof MillraceError)) reading.loaded(this, owner, answer, place)
+            return answer
+          }),
+        ),
+      store: (owner, entries) => {
+        for (const entry of entries) reading.storing(this, owner, entry)
+        return this.#ask("offsets", () =>
+          entries.map((entry) => {
+            const refusal = offsets.store(owner, entry)
+            reading.stored(this, owner, entry, refusal)
+            return refusal
+          }),
+        )
+      },
+      delete: (owner, entries) =>
+        this.#ask("offsets", () =>
+          entries.map((entry) => {
+            const refusal = offsets.delete(owner, entry)
+            reading.deleted(this, owner, entry, refusal)
+            return refusal
+          }),
+        ),
+    }
+  }
+
+  /** One outcome a place. */
+  #each<V>(work: () => V): V | MillraceError {
+    try {
+      return work()
+    } catch (error) {
+      if (error instanceof MillraceError) return error
+      throw error
+    }
+  }
+
+  #measure(place: TopicPartition): Watermarks {
+    const marks = this.#watermarks(place)
+    this.#backend.reading.measured(this, marks)
+    return marks
+  }
+
+  #locate({ stream, topic, partition }: TopicPartition, at: Anchor): Position {
+    const place = { stream, topic, partition }
+    const { log, lineage } = this.#find(place)
+    const position: Position = { ...place, offset: BigInt(anchored(log, at)), lineage }
+    this.#backend.reading.located(this, at, position)
+    return position
+  }
+
+  #watermarks({ stream, topic, partition }: TopicPartition): Watermarks {
+    const place = { stream, topic, partition }
+    const { log, lineage } = this.#find(place)
+    return { ...place, first: BigInt(log.first), end: BigInt(log.records.length), lineage }
+  }
+
+  /** @throws NotFoundError */
+  #find(place: TopicPartition): { readonly log: StoredLog; readonly lineage: string } {
+    const found = this.#backend.topic(place)
+    const log = found.log(place.partition)
+    if (log === undefined) throw new NotFoundError(`partition ${place.partition} of "${place.topic}" is not there`)
+    return { log, lineage: found.description.lineage }
   }
 
   async #append(sealed: SealedBatch, options: AppendOptions): Promise<AppendResult> {
@@ -197,6 +301,21 @@ export class FaultySession implements Session {
     }
     return ingest
   }
+}
+
+/** As exact as a batch: a driver may answer its first record for a time. */
+function anchored(log: StoredLog, at: Anchor): number {
+  const end = log.records.length
+  if (at.kind === "timestampMicros") {
+    for (const { base, records } of log.batchesFrom(log.first)) {
+      if (records.some(({ timestampMicros }) => timestampMicros >= at.value)) return base
+    }
+    return end
+  }
+  if (at.kind === "end") return end
+  if (at.kind === "first") return log.first
+  for (let offset = end - 1; offset >= log.first; offset--) if (!log.hidden.has(offset)) return offset
+  return end
 }
 
 function withoutOffsets({ duplicates }: AppendResult): AppendResult {

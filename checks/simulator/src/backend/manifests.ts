@@ -31,6 +31,10 @@ export interface ManifestVariation {
   readonly identityScope?: "producer" | "topic"
   /** Whether recognised resends are counted. Default `counted`. */
   readonly duplicates?: "counted" | "silent"
+  /** Whether it has groups, also with members of stable names. Default false. */
+  readonly groups?: boolean
+  /** Whether its offsets can have holes. Default false. */
+  readonly holes?: boolean
   /** Of one record's payload. Default 10,000. */
   readonly payloadBytes?: number
 }
@@ -40,7 +44,13 @@ const present = { supported: true } as const
 
 /** A whole manifest of a kind. */
 export function manifestOf(kind: BackendKind, variation: ManifestVariation = {}): Manifest {
-  const { identityScope = "producer", duplicates = "counted", payloadBytes = 10_000 } = variation
+  const {
+    identityScope = "producer",
+    duplicates = "counted",
+    payloadBytes = 10_000,
+    groups = false,
+    holes = false,
+  } = variation
   const append = appends[kind]
   return {
     backend: `simulated ${kind} log`,
@@ -51,7 +61,7 @@ export function manifestOf(kind: BackendKind, variation: ManifestVariation = {})
       durability: ["synced", "written"],
       compression: ["none"],
     },
-    read: { holes: false, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
+    read: { holes, timestampResolutionMicros: 1, originTimestamp: "always", ids: "all", filters: "client" },
     catalog: {
       streams: "objects",
       groups: "names",
@@ -62,8 +72,8 @@ export function manifestOf(kind: BackendKind, variation: ManifestVariation = {})
       trim: present,
     },
     offsets: { durability: ["synced", "written"], range: "any" },
-    groups: absent,
-    staticMembers: absent,
+    groups: groups ? present : absent,
+    staticMembers: groups ? present : absent,
     queues: absent,
     transactions: absent,
     state: absent,

@@ -46,6 +46,10 @@ export class PartitionLog {
   readonly batches: StoredBatch[] = []
   /** When the producers were forgotten, as numbers of records: what lay before could not be told from then on. */
   readonly forgottenAt: number[] = []
+  /** Offsets that no reader gets any more: the holes that a backend's compaction leaves. */
+  readonly hidden: Set<number> = new Set()
+  /** Readers of the partition get an error of this kind instead of records; absent while it is well. */
+  sickness: "corruption" | "not-leader" | undefined
   #first = 0
   #producers = new Map<bigint, ProducerState>()
   readonly #ids = new Map<bigint, { readonly offset: number; readonly storedMs: number }>()
@@ -53,6 +57,26 @@ export class PartitionLog {
   /** The first offset that a reader still gets; what lies below is kept for those who compare. */
   get first(): number {
     return this.#first
+  }
+
+  /** The first offset at or behind this one that a reader gets; the end when there is none. */
+  visibleFrom(offset: number): number {
+    let at = Math.max(offset, this.#first)
+    while (at < this.records.length && this.hidden.has(at)) at++
+    return Math.max(at, offset)
+  }
+
+  /** The batches that hold an offset at or behind this one. */
+  *batchesFrom(offset: number): Iterable<StoredBatch> {
+    let low = 0
+    let high = this.batches.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      const { base, records } = this.batches[middle] as StoredBatch
+      if (base + records.length <= offset) low = middle + 1
+      else high = middle
+    }
+    for (let index = low; index < this.batches.length; index++) yield this.batches[index] as StoredBatch
   }
 
   /** Gives up whole batches below an offset. */

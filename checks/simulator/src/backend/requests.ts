@@ -2,6 +2,9 @@ import { ClosedError, ConnectionError, MillraceError, PermissionError } from "@m
 import type { Clock, Timer } from "@millrace/runtime"
 import type { Fate } from "./fate.ts"
 
+/** Less than this is the rounding of sums, in ms. */
+const shortestMs = 0.001
+
 /** A request under way. */
 interface Request {
   /** Until the backend handles it; then until the caller hears of it. */
@@ -21,6 +24,7 @@ export class Requests {
   #closed = false
   #isAbandoned = false
   #down = false
+  #stalledUntilMs = 0
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -53,14 +57,48 @@ export class Requests {
         if (isSkipped(fate)) skip?.()
         const answer = handled(fate, work, { resolve, reject })
         if (answer === undefined || !this.#open.has(request)) return
-        request.timer = this.#clock.setTimer(fate.answerMs, () => {
-          this.#open.delete(request)
-          answer()
-        })
+        request.timer = this.#hearAfter(fate.answerMs, request, answer)
       }
       const timer = this.#clock.setTimer(fate.arriveMs, handle)
       const request: Request = { timer, isHandled: false, handle, reject }
       this.#open.add(request)
+    })
+  }
+
+  /** The process does not get to run until then: what is answered meanwhile is heard at the end of it. */
+  stallUntil(ms: number): void {
+    this.#stalledUntilMs = Math.max(this.#stalledUntilMs, ms)
+  }
+
+  get isStalled(): boolean {
+    return this.#stalledUntilMs > this.#clock.monotonicMs()
+  }
+
+  /**
+   * A request that goes its own way: it fails with the connection, as all others do. The answer tells the caller after so many ms, unless
+   * that has happened before.
+   */
+  begin(reject: (error: MillraceError) => void): ((answerMs: number, answer: () => void) => void) | undefined {
+    if (this.#isAbandoned) return () => {}
+    if (this.#closed) reject(new ClosedError("the session was closed"))
+    else if (this.#down) reject(new ConnectionError("the backend cannot be reached"))
+    if (this.#closed || this.#down) return undefined
+    const request: Request = { timer: noTimer, isHandled: true, handle: () => {}, reject }
+    this.#open.add(request)
+    return (answerMs, answer) => {
+      if (this.#open.has(request)) request.timer = this.#hearAfter(answerMs, request, answer)
+    }
+  }
+
+  #hearAfter(ms: number, request: Request, hear: () => void): Timer {
+    return this.#clock.setTimer(ms, () => {
+      const leftMs = this.#stalledUntilMs - this.#clock.monotonicMs()
+      if (leftMs > shortestMs) {
+        request.timer = this.#hearAfter(leftMs, request, hear)
+        return
+      }
+      this.#open.delete(request)
+      hear()
     })
   }
 
@@ -105,6 +143,8 @@ export class Requests {
     return open
   }
 }
+
+const noTimer: Timer = { cancel: () => {} }
 
 /** Does what the fate says; answers how the caller is told, `undefined` when it never hears of it. */
 function handled<T>(

@@ -1,5 +1,6 @@
 /** Looks for a seed that notices one mutant: `mutant.child.ts <name> <seeds>`. Prints what it found as JSON. */
 import process from "node:process"
+import { halfOf } from "./mutant.ts"
 import { mutants } from "./mutants.ts"
 import { installMutant } from "./mutation-hook.ts"
 
@@ -7,7 +8,8 @@ const [name, seeds] = process.argv.slice(2)
 const mutant = mutants.find((one) => one.name === name)
 if (mutant === undefined) throw new Error(`mutant "${name}" is not known`)
 installMutant(mutant)
-const { simulate } = await import("../simulation.ts")
+const { halvesOf } = await import("../run.ts")
+const [{ simulate }] = halvesOf(halfOf(mutant)) as [ReturnType<typeof halvesOf>[number]]
 
 let found: { seed: number; invariant: string; text: string } | undefined
 for (let seed = 1; seed <= Number(seeds) && found === undefined; seed++) {

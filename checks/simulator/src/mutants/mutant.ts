@@ -1,3 +1,5 @@
+import type { Half } from "../command-line.ts"
+
 /** One way to break the core: a text in one of its files that is replaced by another. */
 export interface Mutant {
   readonly name: string
@@ -6,6 +8,11 @@ export interface Mutant {
   /** Stands there exactly once: a mutant whose text has drifted fails loudly. */
   readonly find: string
   readonly replace: string
+}
+
+/** Which half of a seed has to notice it. */
+export function halfOf({ file }: Mutant): Half {
+  return file.startsWith("consumer/") || file.startsWith("handler/") ? "consumers" : "producers"
 }
 
 /** The source with the mutant in it. @throws Error unless the text is there exactly once */

@@ -1,3 +1,4 @@
+import { consumerMutants } from "./consumer-mutants.ts"
 import type { Mutant } from "./mutant.ts"
 
 /** The ways in which the core is broken to see that a seed notices. Each breaks one promise, as a plausible mistake would. */
@@ -181,4 +182,5 @@ export const mutants: readonly Mutant[] = [
     find: '      return error instanceof MillraceError && error.kind === "not-found"\n',
     replace: "      return true\n",
   },
+  ...consumerMutants,
 ]

@@ -1,0 +1,111 @@
+import type { Mutant } from "./mutant.ts"
+
+/** The ways in which reading is broken to see that a seed notices. */
+export const consumerMutants: readonly Mutant[] = [
+  {
+    name: "commit a message before it is handled",
+    file: "consumer/hand-over.ts",
+    find: "    if (asked) count = lane.ranges.through(offset)\n",
+    replace: "    if (asked) count = lane.ranges.through(next)\n",
+  },
+  {
+    name: "store what was handled after the partition went",
+    file: "consumer/consumer-progress.ts",
+    find: '    this.tell({ type: "released", key: lane })\n',
+    replace: '    queueMicrotask(() => setImmediate(() => this.tell({ type: "released", key: lane })))\n',
+  },
+  {
+    name: "forget the store at shutdown",
+    file: "consumer/consumer-progress.ts",
+    find: '    this.tell({ type: "shutdown" })\n',
+    replace: "",
+  },
+  {
+    name: "skip an unhandled message between two that are handled",
+    file: "consumer/handled-ranges.ts",
+    find: "    if (start <= this.#prefix) {\n",
+    replace: "    if (start <= this.#prefix + 1n) {\n",
+  },
+  {
+    name: "start an assigned partition at 0",
+    file: "consumer/start-position.ts",
+    find: "  return { offset: position.offset, lineage",
+    replace: "  return { offset: 0n, lineage",
+  },
+  {
+    name: "acknowledge on timeout",
+    file: "consumer/message-iterator.ts",
+    find: "  if (value !== undefined) return Promise.resolve(value)\n  if (taker.handOver.ended) return Promise.reject",
+    replace:
+      "  if (value !== undefined && timeoutMs === 0) return Promise.reject(new TimeoutError('late'))\n  if (value !== undefined) return Promise.resolve(value)\n  if (taker.handOver.ended) return Promise.reject",
+  },
+  {
+    name: "hand out what is about to go",
+    file: "consumer/log-consumer.ts",
+    find: "    this.#runner.stop(lane)\n    this.#handOver.drop(lane, { open: false })\n",
+    replace: "    this.#runner.stop(lane)\n",
+  },
+  {
+    name: "believe a stale answer after a seek",
+    file: "consumer/partition-reader.machine.ts",
+    find: "    this.#doubtful = polling\n",
+    replace: "    this.#doubtful = false\n",
+  },
+  {
+    name: "go on behind an answer that is not of the position",
+    file: "consumer/partition-reader.machine.ts",
+    find: '      if (!covers(event.batches, this.#offset)) return this.#go("reading", false)\n',
+    replace: "",
+  },
+  {
+    name: "keep what was read ahead of another history",
+    file: "consumer/partition-reader.machine.ts",
+    find: '    return [{ type: "drop" }, { type: "sourceChanged", offset }, ',
+    replace: '    return [{ type: "sourceChanged", offset }, ',
+  },
+  {
+    name: "count what is open before a handled message as handled",
+    file: "consumer/in-hand.ts",
+    find: "    this.note(lane, before, lane.ranges.add(offset, offset + 1n))\n",
+    replace: "    this.note(lane, before, lane.ranges.through(offset + 1n))\n",
+  },
+  {
+    name: "never wake a partition that waits",
+    file: "consumer/lane-runner.ts",
+    find: "          this.#wakeAt(lane, command.atMs)\n",
+    replace: "          if (command.atMs < 0) this.#wakeAt(lane, command.atMs)\n",
+  },
+  {
+    name: "store backwards",
+    file: "consumer/commit-policy.machine.ts",
+    find: "    if (known !== undefined && next <= known) return nothing\n",
+    replace:
+      "    if (known !== undefined && next < known) return nothing\n    if (known !== undefined) next = next - 1n\n",
+  },
+  {
+    name: "lose what was read ahead on a pause",
+    file: "consumer/lane-runner.ts",
+    find: "      lane.paused = true\n      this.#host.withheld(lane)\n",
+    replace:
+      "      lane.paused = true\n      this.#host.withheld(lane)\n      for (const slice of lane.clear()) this.gaveBack(slice)\n",
+  },
+  {
+    name: "hand out what is paused",
+    file: "consumer/hand-over.ts",
+    find: "lane.draining || lane.paused || lane.seeking",
+    replace: "lane.draining || lane.seeking",
+  },
+  {
+    name: "mark before the handler settles",
+    file: "handler/handler-run.ts",
+    find: '    if (task.phase !== "running") {\n      this.#finish(task)\n      return\n    }\n    const { retry } = this.#settings\n',
+    replace:
+      '    if (task.phase !== "running") {\n      this.#finish(task)\n      return\n    }\n    this.#feed?.handled(backlogOf(task).lane, task.offset)\n    const { retry } = this.#settings\n',
+  },
+  {
+    name: "forget the rest of an answer",
+    file: "consumer/partition-reader.machine.ts",
+    find: "      position = batch.lastOffset + 1n\n",
+    replace: "      position = batch.lastOffset + 1n\n      if (commands.length > 0) continue\n",
+  },
+]
