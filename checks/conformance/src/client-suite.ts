@@ -3,14 +3,20 @@ import { backgroundChapter } from "./client/background.ts"
 import { backgroundFailuresChapter } from "./client/background-failures.ts"
 import { badInputChapter } from "./client/bad-input.ts"
 import { collectingChapter } from "./client/collecting.ts"
+import { committingChapter } from "./client/committing.ts"
 import { consumingChapter } from "./client/consuming.ts"
 import { encryptionChapter } from "./client/encryption.ts"
 import { fieldFidelityChapter } from "./client/field-fidelity.ts"
 import { fieldOffsetsChapter } from "./client/field-offsets.ts"
 import { fieldOrderChapter } from "./client/field-order.ts"
+import { filtersChapter } from "./client/filters.ts"
+import { groupLifeChapter } from "./client/group-life.ts"
+import { groupSoakChapter } from "./client/group-soak.ts"
 import { groupingChapter } from "./client/grouping.ts"
 import { handlesChapter } from "./client/handles.ts"
+import { handlingChapter } from "./client/handling.ts"
 import { observingChapter } from "./client/observing.ts"
+import { positionsChapter } from "./client/positions.ts"
 import { producingChapter } from "./client/producing.ts"
 import { readingChapter } from "./client/reading.ts"
 import { sendingFailuresChapter } from "./client/sending-failures.ts"
@@ -25,7 +31,13 @@ const chapters: Readonly<Record<string, (rig: ClientRig) => void>> = {
   collecting: collectingChapter,
   observing: observingChapter,
   consuming: consumingChapter,
+  committing: committingChapter,
   grouping: groupingChapter,
+  "group-life": groupLifeChapter,
+  "group-soak": groupSoakChapter,
+  handling: handlingChapter,
+  filters: filtersChapter,
+  positions: positionsChapter,
   reading: readingChapter,
   encryption: encryptionChapter,
   "field-order": fieldOrderChapter,

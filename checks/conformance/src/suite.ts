@@ -5,6 +5,7 @@ import { catalogChapter } from "./chapters/catalog.ts"
 import { deduplicationChapter } from "./chapters/deduplication.ts"
 import { faultsChapter } from "./chapters/faults.ts"
 import { fidelityChapter } from "./chapters/fidelity.ts"
+import { filtersChapter } from "./chapters/filters.ts"
 import { groupsChapter } from "./chapters/groups.ts"
 import { offsetsChapter } from "./chapters/offsets.ts"
 import { placesChapter } from "./chapters/places.ts"
@@ -21,6 +22,7 @@ const chapters: Readonly<Record<string, (rig: Rig) => void>> = {
   deduplication: deduplicationChapter,
   read: readChapter,
   waiting: waitingChapter,
+  filters: filtersChapter,
   places: placesChapter,
   offsets: offsetsChapter,
   groups: groupsChapter,

@@ -20,6 +20,7 @@ const rows: readonly Row[] = [
   ["records come back with their id", ({ read }) => (read.ids === "all" ? "always" : "when it was given")],
   ["streams", ({ catalog }) => (catalog.streams === "objects" ? "objects" : "prefixes")],
   ["groups", (manifest) => groups(manifest)],
+  ["filters of groups run", ({ read }) => (read.filters === "server" ? "next to the log" : "in the client")],
   ["members with a stable name", ({ staticMembers }) => able(staticMembers)],
   ["a purge", ({ catalog }) => (catalog.purge === "restarts" ? "restarts at 0" : "trims, goes on counting")],
   ["topics that expire", ({ catalog }) => able(catalog.expiry)],

@@ -71,6 +71,33 @@ export function readChapter(rig: Rig): void {
       await tail.close()
     })
 
+    test("the limits of a poll are for all of its partitions together", async () => {
+      const topic = await rig.topic({ partitions: 3 })
+      const block = { payload: new Uint8Array(20_000) }
+      for (const partition of [0, 1, 2]) {
+        for (let index = 0; index < 3; index++) await rig.append(topic, partition, [block])
+      }
+      const reader = rig.session.log.openReader({ isolation: "committed" })
+      reader.set([0, 1, 2].map((partition) => ({ ...at(topic, partition), offset: 0n, lineage: topic.lineage })))
+      let records = 0
+      for (let poll = 0; records < 9; poll++) {
+        assert.ok(poll < 60, `${records} of 9 records came in ${poll} polls`)
+        const reads = await reader.next({ maxRecords: 2, maxBytes: 50_000, minRecords: 1, maxWaitMs: 1_000 })
+        const batches = reads.flatMap((read) => {
+          if (read.error !== undefined) throw read.error
+          return [...read.batches]
+        })
+        const [count, bytes] = [
+          batches.reduce((sum, batch) => sum + batch.count, 0),
+          batches.reduce((sum, batch) => sum + batch.bytes, 0),
+        ]
+        assert.ok(count <= 2, `${count} records of at most 2`)
+        assert.ok(bytes <= 50_000 || batches.length === 1, `${bytes} bytes of at most 50,000`)
+        records += count
+      }
+      await reader.close()
+    })
+
     test("partitions of one reader take turns", async () => {
       const topic = await rig.topic({ partitions: 3 })
       for (let index = 0; index < 30; index++) {

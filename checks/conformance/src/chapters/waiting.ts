@@ -75,6 +75,49 @@ export function waitingChapter(rig: Rig): void {
       await tail.close()
     })
 
+    test("what a new partition brings counts for a poll that waits for more", async () => {
+      const topic = await rig.topic({ partitions: 2 })
+      await rig.append(topic, 1, ["there", "already"])
+      const tail = rig.tail(topic, { 0: 0n })
+      const poll = tail.next({ minRecords: 3, maxWaitMs: longMs })
+      await rig.append(topic, 0, ["a"])
+      assert.ok(await isPending(poll))
+      tail.set({ 0: 0n, 1: 0n })
+      const seen = texts(await poll)
+      // What wakes it may come in two answers; nothing is lost between them.
+      while (seen.length < 3) seen.push(...texts(await tail.some()))
+      assert.deepEqual(seen.toSorted(), ["a", "already", "there"])
+      await tail.close()
+    })
+
+    test("a poll whose other limits are filled waits for no more, however many records it wants at least", async () => {
+      const topic = await rig.topic({ partitions: 2 })
+      for (const partition of [0, 1]) {
+        for (let index = 0; index < 4; index++) await rig.append(topic, partition, [`${partition}:${index}`])
+      }
+      const byRecords = rig.tail(topic, { 0: 0n, 1: 0n })
+      const few = await byRecords.next({ maxRecords: 3, minRecords: 100, maxWaitMs: longMs })
+      assert.ok(few.length >= 1 && few.length <= 3, `${few.length} of at most 3`)
+      await byRecords.close()
+      const large = await rig.topic()
+      for (let index = 0; index < 4; index++) await rig.append(large, 0, [{ payload: new Uint8Array(20_000) }])
+      const byBytes = rig.tail(large, { 0: 0n })
+      assert.ok((await byBytes.next({ maxBytes: 30_000, minRecords: 100, maxWaitMs: longMs })).length >= 1)
+      await byBytes.close()
+    })
+
+    test("a wait may be longer than a timer of the system can be set", async () => {
+      const topic = await rig.topic()
+      const tail = rig.tail(topic, { 0: 0n })
+      const poll = tail.next({ maxWaitMs: 2 ** 31 })
+      assert.ok(await isPending(poll))
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      assert.ok(await isPending(poll), "the wait was over at once")
+      await rig.append(topic, 0, ["a"])
+      assert.deepEqual(texts(await poll), ["a"])
+      await tail.close()
+    })
+
     test("a pending poll takes note of new partitions at once", async () => {
       const topic = await rig.topic({ partitions: 2 })
       await rig.append(topic, 1, ["there already"])

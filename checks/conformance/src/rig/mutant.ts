@@ -75,6 +75,19 @@ export const mutants: readonly Mutant[] = [
         read.error?.kind === "history-changed" ? { ...read, error: undefined, ...nothing } : read,
       ),
   },
+  {
+    name: "a driver that does not filter what it says it filters",
+    chapter: "filters",
+    wrap: (session) => withLog(session, { openReader: ({ isolation }) => session.log.openReader({ isolation }) }),
+  },
+  {
+    name: "a driver whose progress leaves out records that no filter selected",
+    chapter: "filters",
+    wrap: (session) =>
+      withReads(session, (read) =>
+        read.error !== undefined || read.batches.length > 0 ? read : { ...read, nextOffset: 0n },
+      ),
+  },
 ]
 
 /** The driver with the fault in every session. */
