@@ -70,6 +70,19 @@ test("the producer suite has every id of its table", async () => {
   })
 })
 
+test("the consumer layer is measured alone", async () => {
+  const { stdout } = await bench("consumer", "--quick", "--only", "layer,consume-100b")
+  assert.match(stdout, /^layer +[\d,]+ messages\/s /m)
+  assert.match(stdout, /^consume-100b +[\d,]+ messages\/s /m)
+})
+
+test("the consumer suite has every id of its table", async () => {
+  await assert.rejects(bench("consumer", "--only", "none"), (error: { stderr: string }) => {
+    assert.match(error.stderr, /the ids are consume-100b, run-64, layer, rebalance, takeover, memory-10m, idle-100/)
+    return true
+  })
+})
+
 test("an unknown id is refused with the known ones, and nothing is left on the disk", async () => {
   await assert.rejects(bench("embedded", "--only", "append"), (error: { code: number; stderr: string }) => {
     assert.equal(error.code, 1)

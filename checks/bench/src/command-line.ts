@@ -14,7 +14,7 @@ export interface Command {
 }
 
 const usage: string =
-  "usage: npm run bench -- embedded|producer|kafka|nats|iggy [--only id[,id]] [--json FILE] [--markdown] [--quick]"
+  "usage: npm run bench -- embedded|producer|consumer|kafka|nats|iggy [--only id[,id]] [--json FILE] [--markdown] [--quick]"
 
 /**
  * @param suites the ids of each suite.

@@ -1,4 +1,4 @@
-/** Anonymous memory of a process, as the kernel counts it. Linux only. */
+/** Memory of a process, as the kernel counts it. Linux only. */
 import { readFileSync } from "node:fs"
 
 /**
@@ -6,8 +6,17 @@ import { readFileSync } from "node:fs"
  * @throws Error when there is no such process, or no `RssAnon` in its status (another system than Linux).
  */
 export function anonymousBytes(pid: number): number {
+  return statusBytes(pid, "RssAnon")
+}
+
+/** `VmRSS` of a process, in bytes: everything of it that is in memory. @throws as `anonymousBytes` */
+export function residentBytes(pid: number): number {
+  return statusBytes(pid, "VmRSS")
+}
+
+function statusBytes(pid: number, field: "RssAnon" | "VmRSS"): number {
   const status = readFileSync(`/proc/${pid}/status`, "utf8")
-  const match = /^RssAnon:\s+(\d+) kB$/m.exec(status)
-  if (match === null) throw new Error(`/proc/${pid}/status has no RssAnon: this figure needs Linux 4.5 or later`)
+  const match = new RegExp(`^${field}:\\s+(\\d+) kB$`, "m").exec(status)
+  if (match === null) throw new Error(`/proc/${pid}/status has no ${field}: this figure needs Linux 4.5 or later`)
   return Number(match[1]) * 1024
 }

@@ -4,6 +4,7 @@ import type { Benchmark } from "./benchmark.ts"
 import { iggyIds, iggySuite } from "./brokers/iggy-suite.ts"
 import { kafkaIds, kafkaSuite } from "./brokers/kafka-suite.ts"
 import { natsIds, natsSuite } from "./brokers/nats-suite.ts"
+import { consumerSuite } from "./consumer/suite.ts"
 import { embeddedSuite } from "./embedded/suite.ts"
 import { producerSuite } from "./producer/suite.ts"
 
@@ -22,6 +23,7 @@ export interface OpenSuite {
 export const suites: Readonly<Record<string, Suite>> = {
   embedded: withoutServer(embeddedSuite),
   producer: withoutServer(producerSuite),
+  consumer: withoutServer(consumerSuite),
   kafka: onServer(kafkaIds, startKafka, kafkaSuite),
   nats: onServer(natsIds, startNats, natsSuite),
   iggy: onServer(iggyIds, startIggy, iggySuite),
