@@ -12,6 +12,7 @@ import { run } from "node:test"
 import { parseArgs } from "node:util"
 import { fetchServers, ServerHost } from "@millrace/servers"
 import { listFiles } from "./source-files.ts"
+import { longestFirst } from "./test-run/order.ts"
 import { Tally } from "./test-run/tally.ts"
 
 const { values, positionals } = parseArgs({
@@ -24,6 +25,8 @@ const areas = values.compiled
   : ["packages", "drivers", "checks", "tools", "examples"]
 const isTest = values.compiled ? /\/dist\/.*\.test\.js$/ : /\.test\.ts$/
 const measuresTime = /\/trials\/|\/bench\//
+/** One more than there are processors: the longest files wait for servers most of their time. */
+const filesAtOnce = Math.min(4, availableParallelism() + 1)
 /** A run in which nothing happens for so long is stuck: a test process that has finished its tests but does not end is one reason. */
 const silenceMs = values.long ? 3_600_000 : 180_000
 
@@ -43,10 +46,7 @@ for (const failure of await fetchServers((["kafka", "nats"] as const).filter(isN
 {
   await using host = await ServerHost.open()
   Object.assign(process.env, host.environment)
-  await runFiles(
-    files.filter((path) => !measuresTime.test(path)),
-    Math.min(4, availableParallelism()),
-  )
+  await runFiles(longestFirst(files.filter((path) => !measuresTime.test(path))), filesAtOnce)
   await runFiles(
     files.filter((path) => measuresTime.test(path)),
     1,
