@@ -76,6 +76,8 @@ const forTests = {
   "group.consumer.session.timeout.ms": 3000,
   "group.consumer.min.heartbeat.interval.ms": 100,
   "group.consumer.heartbeat.interval.ms": 300,
+  // A join right behind another one would wait a second to be dealt its partitions.
+  "group.consumer.assignment.interval.ms": 0,
   // A broker that was killed can register again, and lead, soon.
   "broker.session.timeout.ms": 3000,
   "broker.heartbeat.interval.ms": 300,

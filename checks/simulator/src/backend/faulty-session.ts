@@ -209,13 +209,17 @@ export class FaultySession implements Session {
         ),
       store: (owner, entries) => {
         for (const entry of entries) reading.storing(this, owner, entry)
-        return this.#ask("offsets", () =>
+        const answer = this.#ask("offsets", () =>
           entries.map((entry) => {
             const refusal = offsets.store(owner, entry)
             reading.stored(this, owner, entry, refusal)
             return refusal
           }),
         )
+        answer.catch((error: MillraceError) => {
+          for (const entry of entries) reading.unstored(this, owner, entry, error)
+        })
+        return answer
       },
       delete: (owner, entries) =>
         this.#ask("offsets", () =>

@@ -23,6 +23,8 @@ export interface ReadingWatch {
   storing(session: FaultySession, owner: OffsetOwner, entry: OffsetEntry): void
   /** The backend has stored an entry, or refuses it. */
   stored(session: FaultySession, owner: OffsetOwner, entry: OffsetEntry, refusal: MillraceError | undefined): void
+  /** A session is told that a store has failed, as a whole. */
+  unstored(session: FaultySession, owner: OffsetOwner, entry: OffsetEntry, error: MillraceError): void
   /** The backend has forgotten the progress of a partition, or refuses to. */
   deleted(session: FaultySession, owner: OffsetOwner, place: TopicPartition, refusal: MillraceError | undefined): void
   /** A member of a group owns a partition from here on, until `unclaimed`. */
@@ -41,6 +43,7 @@ export const unwatched: ReadingWatch = {
   measured: () => {},
   storing: () => {},
   stored: () => {},
+  unstored: () => {},
   deleted: () => {},
   claimed: () => {},
   unclaimed: () => {},

@@ -4,15 +4,16 @@ import type { Mutant } from "./mutant.ts"
 export const consumerMutants: readonly Mutant[] = [
   {
     name: "commit a message before it is handled",
-    file: "consumer/hand-over.ts",
-    find: "    if (asked) count = lane.ranges.through(offset)\n",
-    replace: "    if (asked) count = lane.ranges.through(next)\n",
+    file: "consumer/in-hand.ts",
+    find: 'handled === "everything" ? next : offset',
+    replace: "next",
   },
   {
     name: "store what was handled after the partition went",
     file: "consumer/consumer-progress.ts",
-    find: '    this.tell({ type: "released", key: lane })\n',
-    replace: '    queueMicrotask(() => setImmediate(() => this.tell({ type: "released", key: lane })))\n',
+    find: '    if (!this.tell({ type: "released", key: lane })) {\n',
+    replace:
+      '    queueMicrotask(() => setImmediate(() => this.tell({ type: "released", key: lane })))\n    if (!lane.live) {\n',
   },
   {
     name: "forget the store at shutdown",
@@ -41,9 +42,9 @@ export const consumerMutants: readonly Mutant[] = [
   },
   {
     name: "hand out what is about to go",
-    file: "consumer/log-consumer.ts",
-    find: "    this.#runner.stop(lane)\n    this.#handOver.drop(lane, { open: false })\n",
-    replace: "    this.#runner.stop(lane)\n",
+    file: "consumer/reading-consumer.ts",
+    find: "    this.runner.stop(lanes)\n    for (const lane of lanes) this.handOver.drop(lane, { open: false })\n",
+    replace: '    for (const lane of lanes) lane.machine.handle({ type: "close" })\n',
   },
   {
     name: "believe a stale answer after a seek",
@@ -66,12 +67,12 @@ export const consumerMutants: readonly Mutant[] = [
   {
     name: "count what is open before a handled message as handled",
     file: "consumer/in-hand.ts",
-    find: "    this.note(lane, before, lane.ranges.add(offset, offset + 1n))\n",
-    replace: "    this.note(lane, before, lane.ranges.through(offset + 1n))\n",
+    find: "lane.ranges.add(offset, offset + 1n))\n",
+    replace: "lane.ranges.through(offset + 1n))\n",
   },
   {
     name: "never wake a partition that waits",
-    file: "consumer/lane-runner.ts",
+    file: "consumer/lane-commands.ts",
     find: "          this.#wakeAt(lane, command.atMs)\n",
     replace: "          if (command.atMs < 0) this.#wakeAt(lane, command.atMs)\n",
   },
@@ -91,7 +92,7 @@ export const consumerMutants: readonly Mutant[] = [
   },
   {
     name: "hand out what is paused",
-    file: "consumer/hand-over.ts",
+    file: "consumer/lane-queue.ts",
     find: "lane.draining || lane.paused || lane.seeking",
     replace: "lane.draining || lane.seeking",
   },
@@ -107,5 +108,11 @@ export const consumerMutants: readonly Mutant[] = [
     file: "consumer/partition-reader.machine.ts",
     find: "      position = batch.lastOffset + 1n\n",
     replace: "      position = batch.lastOffset + 1n\n      if (commands.length > 0) continue\n",
+  },
+  {
+    name: "wait in silence when a store finds another history",
+    file: "consumer/read-gate.machine.ts",
+    find: '    if (error.kind === "history-changed") return [...this.#wait(atMs), { type: "look" }]\n',
+    replace: '    if (error.kind === "history-changed") return nothing\n',
   },
 ]

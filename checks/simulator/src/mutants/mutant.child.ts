@@ -1,8 +1,11 @@
-/** Looks for a seed that notices one mutant: `mutant.child.ts <name> <seeds>`. Prints what it found as JSON. */
+/** Looks for a seed that notices one mutant: `mutant.child.ts <name> <seeds>`. Prints how far it is now and then, and last what it found, as JSON. */
 import process from "node:process"
 import { halfOf } from "./mutant.ts"
 import { mutants } from "./mutants.ts"
 import { installMutant } from "./mutation-hook.ts"
+
+/** A seed that runs in circles is noticed by the silence. */
+const seedsBetweenReports = 20
 
 const [name, seeds] = process.argv.slice(2)
 const mutant = mutants.find((one) => one.name === name)
@@ -13,6 +16,7 @@ const [{ simulate }] = halvesOf(halfOf(mutant)) as [ReturnType<typeof halvesOf>[
 
 let found: { seed: number; invariant: string; text: string } | undefined
 for (let seed = 1; seed <= Number(seeds) && found === undefined; seed++) {
+  if (seed % seedsBetweenReports === 0) process.stdout.write(`${seed}\n`)
   const [violation] = (await simulate(seed)).violations
   if (violation !== undefined) found = { seed, ...violation }
 }

@@ -12,7 +12,7 @@ export interface Catch {
   readonly text: string
 }
 
-/** A mutant that has not ended by then runs in circles, which is noticing enough. */
+/** A mutant that has not come further by then runs in circles, which is noticing enough. */
 const longestMs = 60_000
 
 /**
@@ -68,6 +68,7 @@ export function catchMutant({ name }: Mutant, seeds: number): Promise<Catch | un
   let trouble = ""
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
     output += text
+    timer.refresh()
   })
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     trouble += text
@@ -81,11 +82,15 @@ export function catchMutant({ name }: Mutant, seeds: number): Promise<Catch | un
     child.once("error", reject)
     child.once("close", (code) => {
       clearTimeout(timer)
-      if (isLate) resolve({ seed: 0, invariant: "everything ends", text: `not within ${longestMs} ms` })
-      else if (code === 0) resolve((JSON.parse(output) as Catch | null) ?? undefined)
+      if (isLate) resolve({ seed: 0, invariant: "everything ends", text: `no seed for ${longestMs} ms` })
+      else if (code === 0) resolve((JSON.parse(lastLine(output)) as Catch | null) ?? undefined)
       else reject(new Error(`mutant "${name}" ended with ${code}: ${trouble}`))
     })
   })
+}
+
+function lastLine(output: string): string {
+  return output.trimEnd().split("\n").at(-1) as string
 }
 
 /** Beside this file, compiled or not. */

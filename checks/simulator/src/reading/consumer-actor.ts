@@ -7,7 +7,7 @@ import type { LaneView } from "./lane-view.ts"
 import { type Program, placeKey } from "./program.ts"
 import type { Held, ReadingDesk } from "./reading-desk.ts"
 import { modesOf } from "./reading-modes.ts"
-import { settleOperation } from "./settling.ts"
+import { comeIntoRange, settleOperation } from "./settling.ts"
 
 /** The pause of a program after a call that failed, in ms. */
 const restMs = 20
@@ -48,8 +48,8 @@ export class ConsumerActor {
     const { program, stage } = this
     try {
       this.consumer = await this.#open()
-      program.isListening = true
       this.consumer.on(this.#listener())
+      stage.desk.listens(program)
       this.#isFirst = false
       this.#aside(this.consumer)
       while (!this.#isOver) await this.#readOnce(this.consumer)
@@ -99,11 +99,12 @@ export class ConsumerActor {
     if (owner.partition !== undefined) return topic.consumer(owner.of.name, owner.partition, options)
     for (;;) {
       try {
-        const { sessionTimeoutMs, rebalanceTimeoutMs } = owner
+        const { sessionTimeoutMs, rebalanceTimeoutMs, handlerTimeoutMs } = owner
         const topics = owner.topics.slice(1).map((name) => ({ stream: streamName, name }))
+        const member = { ...options, sessionTimeoutMs, rebalanceTimeoutMs, topics }
         const joining = topic
           .consumerGroup(owner.of.name)
-          .consumer({ ...options, sessionTimeoutMs, rebalanceTimeoutMs, topics })
+          .consumer(handlerTimeoutMs === undefined ? member : { ...member, handlerTimeoutMs })
         return await this.stage.calls.follow(this.program, "join", joining)
       } catch (error) {
         if (!(error instanceof MillraceError)) throw error
@@ -135,6 +136,7 @@ export class ConsumerActor {
         return
       }
       await settleOperation(this, consumer, error)
+      await comeIntoRange(this, consumer, error)
       await program.sleep(restMs)
     }
   }
@@ -163,7 +165,8 @@ export class ConsumerActor {
     this.#isOver = true
     let failure: MillraceError | undefined
     if (consumer !== undefined && how !== "close") {
-      if (how === "shutdown" && !program.isAbandoned) this.ask()
+      // Handlers that are at work say themselves what is handled.
+      if (how === "shutdown" && !program.isAbandoned && program.running === undefined) this.ask()
       const ending = async (): Promise<void> =>
         how === "shutdown" ? await consumer.shutdown({ timeoutMs }) : await consumer[Symbol.asyncDispose]()
       failure = await calls.attempt(program, how, ending)
@@ -192,11 +195,14 @@ export class ConsumerActor {
     return {
       assigned: (places) => {
         const isLater = !this.#isFirst
-        for (const place of places) program.lanes.delete(placeKey(place))
+        for (const place of places) {
+          program.lanes.delete(placeKey(place))
+          // What is told of its progress from here on belongs to the new claim.
+          if (isLater) program.loads.delete(placeKey(place))
+        }
         each(places, "is given", (lane) => {
           lane.isOwned = true
           lane.isGainedLater = isLater
-          lane.isWilful = program.unheard.delete(placeKey(lane.place))
         })
       },
       revoking: ({ partitions }) =>
@@ -211,6 +217,7 @@ export class ConsumerActor {
           lane.restart(Number(change.offset))
           desk.waived(program, change, { from: 0, to: Number(change.offset) })
           lane.lineage = undefined
+          lane.storedNext = 0
           lane.jumps = []
         }),
       skipped: (skip) =>
@@ -218,10 +225,14 @@ export class ConsumerActor {
           const jump = { from: Number(skip.from), to: Number(skip.to) }
           lane.jumps.push(jump)
           // What lies before a start that is nobody's progress is nobody's either.
-          const isStart = lane.expected === undefined && program.loads.get(placeKey(skip)) === undefined
+          const isStart = lane.expected === undefined && program.beginsByRule(skip)
           desk.waived(program, skip, isStart ? { from: 0, to: jump.to } : jump)
         }),
       stalled: (stall) => desk.note(program, `is told of a stall: ${stall.topic}/${stall.partition} ${stall.doing}`),
+      handlerTimeout: () => {
+        desk.note(program, "is told that a message is in hand for too long")
+        for (const lane of program.lanes.values()) lane.isCutOff = true
+      },
       loopBlocked: ({ delayMs }) => desk.note(program, `is told that its loop stood still for ${delayMs} ms`),
     }
   }

@@ -12,6 +12,12 @@ export class LaneView {
   /** Since when, on the monotonic clock in ms. */
   leavingSinceMs: number = Number.NaN
   isPaused = false
+  /** It goes because a message was in hand for too long: nobody waits for that one. */
+  isCutOff = false
+  /** What the program itself has stored of it. */
+  storedNext = 0
+  /** Its last store was refused for good. */
+  isStoreBroken = false
   /** The program has moved its position or its progress by its own call: what its next start and stores are is not to be foreseen. */
   isWilful = false
   /** The next record to come: the first that is there at or behind it. Absent before the first message after a start. */

@@ -26,4 +26,6 @@ export interface Owner {
   /** Of a group: what its members join with. */
   readonly sessionTimeoutMs: number
   readonly rebalanceTimeoutMs: number
+  /** Absent: nobody looks how long a message is in hand. */
+  readonly handlerTimeoutMs: number | undefined
 }

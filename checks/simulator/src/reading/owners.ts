@@ -30,16 +30,27 @@ function ownerOf(
     [1, "onRead"],
   ])
   const commitPolicy = policyOf(chance, semantics)
+  const read = kind === "group" && chance.happens(0.5) ? topics : [chance.of(topics)]
   return {
     id,
     of: { kind, name: `${kind}-${id}` },
-    topics: kind === "group" && chance.happens(0.5) ? topics : [chance.of(topics)],
+    topics: read,
     partition: kind === "group" ? undefined : 0,
     semantics,
     stores: commitPolicy.kind !== "disabled" && commitPolicy.kind !== "onRead",
-    options: optionsOf(chance, commitPolicy, startMicros),
+    options: {
+      ...optionsOf(chance, commitPolicy, startMicros),
+      // Who goes on behind a position out of range by `seek` names a partition by its number.
+      onOutOfRange: chance.of(["first", "first", "next", read.length === 1 ? "fail" : "first"] as const),
+      // Under `onRead` it may give everything twice.
+      allowReplay: semantics !== "onRead" && chance.happens(0.1),
+    },
     sessionTimeoutMs: chance.of([3000, 10_000]),
     rebalanceTimeoutMs: chance.of([500, 5000, 30_000]),
+    handlerTimeoutMs: chance.weighted([
+      [4, undefined],
+      [1, chance.between(500, 2500)],
+    ]),
   }
 }
 
@@ -83,7 +94,6 @@ function optionsOf(chance: Chance, commitPolicy: CommitPolicy, startMicros: bigi
     maxWaitMs: chance.of([100, 1000, 5000]),
     minRecords: chance.of([1, 1, 3]),
     prefetchRecords: chance.of([5, 20, 1000]),
-    onOutOfRange: chance.of(["first", "first", "next"] as const),
     onMissing: "wait",
     ...(chance.happens(0.3) ? { initRetries: { retries: 2, intervalMs: 50 } } : {}),
   }

@@ -5,6 +5,7 @@ import type { FaultySession } from "../backend/faulty-session.ts"
 import { Chance } from "../chance.ts"
 import type { SimClock } from "../sim-clock.ts"
 import { ProcessClock } from "../sim-process.ts"
+import type { StoreFact } from "./facts.ts"
 import { LaneView } from "./lane-view.ts"
 import type { Owner } from "./owner.ts"
 
@@ -24,9 +25,8 @@ export class Program {
   readonly loads: Map<string, number | undefined> = new Map()
   /** What it last told about the anchor that reading is to begin at. */
   readonly anchors: Map<string, number> = new Map()
-  /** Partitions whose step into the log was told before the program could listen. */
-  readonly unheard: Set<string> = new Set()
-  isListening = false
+  /** Until it can listen: what its core has asked to store. Steps that cover it are told to the first listener. */
+  early: StoreFact[] | undefined = []
   /** It asks about its progress, which says nothing about where it reads. */
   isAsking = false
   /** How many messages it got. */
@@ -51,6 +51,17 @@ export class Program {
     this.session = world.backend.connect()
     this.chance = new Chance(world.seed, 1000 + id)
     this.client = openClient(this.session, {}, { clock: this.clock, random: new Chance(world.seed, 5000 + id).random })
+  }
+
+  /** Whether reading begins where `startAt` says: what lies before is nobody's. */
+  beginsByRule(place: TopicPartition): boolean {
+    return this.loads.get(placeKey(place)) === undefined || this.replays(this.lane(place))
+  }
+
+  /** Whether what is stored says nothing about where reading begins. */
+  replays({ isGainedLater }: LaneView): boolean {
+    const { allowReplay, startAt = { kind: "next" } } = this.owner.options
+    return allowReplay === true && startAt.kind !== "next" && !isGainedLater
   }
 
   lane(place: TopicPartition): LaneView {

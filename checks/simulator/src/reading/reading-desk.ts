@@ -56,6 +56,13 @@ export class ReadingDesk implements ReadingWatch {
     this.#programs.set(program.session, program)
   }
 
+  /** A program has its consumer, and was told what came before. */
+  listens(program: Program): void {
+    const early = program.early ?? []
+    program.early = undefined
+    for (const fact of early) this.#checkStore(fact)
+  }
+
   get programs(): readonly Program[] {
     return [...this.#programs.values()]
   }
@@ -77,7 +84,7 @@ export class ReadingDesk implements ReadingWatch {
       this.#tell(check, check.handedOut?.({ program, lane, offset, history, ledger }))
     }
     // Nothing is stored: it begins somewhere by rule, and what lies before is nobody's.
-    if (lane.expected === undefined && program.loads.get(placeKey(place)) === undefined) ledger.waive(0, offset)
+    if (lane.expected === undefined && program.beginsByRule(place)) ledger.waive(0, offset)
     lane.took(offset)
     lane.lineage = checkpoint.lineage
     lane.claim = checkpoint.claim?.token
@@ -125,8 +132,10 @@ export class ReadingDesk implements ReadingWatch {
   ended(program: Program): void {
     for (const lane of program.lanes.values()) {
       if (lane.lineage === undefined || lane.isWilful) continue
-      const stored = this.#stored(program.owner, lane.place)
-      if (stored === undefined || this.present(lane.place)?.lineage !== lane.lineage) continue
+      const present = this.#stored(program.owner, lane.place)
+      if (present === undefined || this.present(lane.place)?.lineage !== lane.lineage) continue
+      // Who goes on under the name may be there already, and behind.
+      const stored = Math.max(present, lane.storedNext)
       const { owner } = program
       for (const check of this.#checks) this.#tell(check, check.ended?.({ program, owner, lane, stored }))
     }
@@ -158,6 +167,10 @@ export class ReadingDesk implements ReadingWatch {
     const program = this.#programs.get(session)
     if (program === undefined) return
     program.anchors.set(placeKey(answer), Number(answer.offset))
+    const history = this.present(answer)
+    // What lies before a start that is nobody's progress is nobody's either, whether or not a record comes behind it.
+    if (history?.lineage === answer.lineage && program.beginsByRule(answer))
+      this.ledger(program.owner, history).waive(0, Number(answer.offset))
     this.note(program, `locates ${at.kind} of ${answer.topic}/${answer.partition}: ${answer.offset}`)
   }
 
@@ -170,6 +183,11 @@ export class ReadingDesk implements ReadingWatch {
     const fact = this.#storeFact(session, owner, entry)
     if (fact === undefined) return
     this.note(fact.program, `stores ${entry.topic}/${entry.partition}: ${entry.offset}`)
+    if (fact.program.early === undefined) this.#checkStore(fact)
+    else fact.program.early.push(fact)
+  }
+
+  #checkStore(fact: StoreFact): void {
     for (const check of this.#checks) {
       // What is told to the program in the same breath counts too.
       if (check.storing?.(fact) !== undefined) queueMicrotask(() => this.#tell(check, check.storing?.(fact)))
@@ -180,7 +198,21 @@ export class ReadingDesk implements ReadingWatch {
     const fact = this.#storeFact(session, owner, entry)
     if (fact === undefined) return
     this.note(fact.program, `stored ${entry.topic}/${entry.partition}: ${refusal?.message ?? entry.offset}`)
-    if (refusal === undefined) for (const check of this.#checks) this.#tell(check, check.stored?.(fact))
+    if (refusal !== undefined) return
+    if (fact.lane !== undefined) {
+      fact.lane.isStoreBroken = false
+      fact.lane.storedNext = Math.max(fact.lane.storedNext, Number(entry.offset))
+    }
+    for (const check of this.#checks) this.#tell(check, check.stored?.(fact))
+  }
+
+  unstored(session: FaultySession, _: OffsetOwner, entry: OffsetEntry, error: MillraceError): void {
+    const program = this.#programs.get(session)
+    if (program === undefined) return
+    this.note(program, `fails to store ${entry.topic}/${entry.partition}: ${error.kind}`)
+    const lane = program.lanes.get(placeKey(entry))
+    // Nobody tries that again by itself: the program is told.
+    if (lane !== undefined && !error.retryable) lane.isStoreBroken = true
   }
 
   deleted(session: FaultySession, _: OffsetOwner, place: TopicPartition, refusal: MillraceError | undefined): void {
@@ -221,20 +253,9 @@ export class ReadingDesk implements ReadingWatch {
     for (const read of reads) {
       const how = read.error === undefined ? `to ${read.nextOffset}` : read.error.kind
       if (this.#trace.isOn) this.note(program, `reads ${read.topic}/${read.partition}: ${how}`)
-      if (read.error?.kind === "offset-out-of-range" && !program.isListening) this.#stepUnheard(program, read)
       if (read.error !== undefined) continue
       program.lane(read).readTo = Number(read.nextOffset)
     }
-  }
-
-  /** A member that is about to come to be is moved into the log, and nobody is told. */
-  #stepUnheard(program: Program, place: TopicPartition): void {
-    const history = this.present(place)
-    if (history === undefined) return
-    program.unheard.add(placeKey(place))
-    const { log } = history
-    const to = program.owner.options.onOutOfRange === "first" ? log.first : log.records.length
-    this.ledger(program.owner, history).waive(0, to)
   }
 
   // ---- books ------------------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ export class ReadingEvents {
       [this.#backend.manifest.read.holes ? 4 : 0, () => this.#hide(topic)],
       [2, () => this.#sicken(topic)],
       [1, () => this.#grow(topic)],
-      [1, () => this.#purge(topic)],
-      [1, () => this.#replace(topic, chance.of([0, chance.between(1, 5000)]))],
+      [3, () => this.#purge(topic)],
+      [3, () => this.#replace(topic, chance.of([0, chance.between(1, 5000)]))],
       [2, () => this.#jump(chance.between(-7_200_000, 7_200_000))],
     ])
     event()

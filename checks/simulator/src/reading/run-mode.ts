@@ -1,11 +1,10 @@
 import { CancelledError, type MillraceError } from "@millrace/contract"
 import type { Consumer, Message } from "@millrace/core"
 import type { ConsumerActor } from "./consumer-actor.ts"
-import { placeKey } from "./program.ts"
 import type { Held } from "./reading-desk.ts"
 
 /** What a handler of the simulation does with an attempt. */
-type Deed = "handle" | "fail" | "failOddly" | "stop"
+type Deed = "handle" | "fail" | "failOddly" | "stop" | "shutdown"
 
 type Order = "partition" | "key" | "none"
 
@@ -30,8 +29,10 @@ export async function runHandlers(actor: ConsumerActor, consumer: Consumer): Pro
     ])
     if (ms > 0) await program.sleep(ms)
     watch.end(message)
-    const deed = chance.happens(trouble) ? chance.of<Deed>(["fail", "fail", "failOddly", "stop"]) : "handle"
+    const deed = chance.happens(trouble) ? chance.of<Deed>(["fail", "fail", "failOddly", "stop", "shutdown"]) : "handle"
     if (deed === "stop") context.stop()
+    // It never rejects, and does not wait for this handler.
+    if (deed === "shutdown") void actor.end("shutdown", 600_000)
     const fails = deed === "fail" || deed === "failOddly"
     // Under "skip" a message is handled by its last failure.
     if (!fails || (onFailure === "skip" && context.attempt === attempts)) desk.handled(held)
@@ -116,14 +117,16 @@ class HandlerWatch {
     stage.desk.note(program, `passes ${topic}/${partition} from ${step.from} to ${step.to}`)
     program.lane(place).jumps.push(step)
     // What lies before a start that is nobody's progress is nobody's either.
-    const isStart = program.lane(place).expected === undefined && program.loads.get(placeKey(place)) === undefined
+    const isStart = program.lane(place).expected === undefined && program.beginsByRule(place)
     stage.desk.waived(program, place, isStart ? { from: 0, to: step.to } : step)
   }
 
   /** What was not handled comes again. */
   close(): void {
     for (const lane of this.#actor.program.lanes.values()) {
-      if (lane.expected !== undefined) lane.restart(lane.isWilful ? undefined : lane.handledNext)
+      // Behind what was taken a hole may have come since, of records that are read ahead.
+      if (lane.expected !== undefined)
+        lane.restart(lane.isWilful ? undefined : Math.min(lane.expected, lane.handledNext))
     }
   }
 

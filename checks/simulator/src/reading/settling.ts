@@ -82,6 +82,7 @@ async function storeOffset(actor: ConsumerActor, consumer: Consumer, lane: LaneV
   const history = stage.desk.present(lane.place)
   const isAlone = [...program.lanes.values()].every((one) => one === lane || one.place.partition !== partition)
   if (history === undefined || history.log.records.length === 0 || !isAlone) return
+  if (lane.lineage !== history.lineage) return
   const offset = chance.below(history.log.records.length)
   stage.desk.note(program, `sets the progress of ${lane.place.topic}/${partition} to ${offset}`)
   lane.isWilful = true
@@ -94,17 +95,23 @@ export async function settleOperation(actor: ConsumerActor, consumer: Consumer, 
   const { chance, program, stage } = actor
   const operation = error.context.operation as ReadOperation | undefined
   if (operation === undefined) return
-  if (!stage.isCalm() && chance.happens(0.3)) {
+  // A number that two topics have names no partition that `seek` could move in.
+  if (!stage.isCalm() && program.owner.topics.length === 1 && chance.happens(0.3)) {
     if (!abandon(actor, consumer, operation)) return
     const lane = program.lane(operation)
     const value = operation.through + 1n
     stage.desk.note(program, `abandons ${operation.topic}/${operation.partition}, and goes on at ${value}`)
     lane.isWilful = true
-    while (!actor.isOver) {
+    // What was lost and given again meanwhile is another matter.
+    while (!actor.isOver && program.lane(operation) === lane) {
       const failure = await stage.calls.attempt(program, "seek", () =>
         consumer.seek(operation.partition, { kind: "offset", value }),
       )
-      if (failure === undefined) lane.restart(undefined)
+      if (failure === undefined) {
+        const moved = program.lane(operation)
+        moved.isWilful = true
+        moved.restart(undefined)
+      }
       if (failure === undefined || failure.kind === "not-assigned" || failure.kind === "closed") return
       await program.sleep(100)
     }
@@ -115,6 +122,22 @@ export async function settleOperation(actor: ConsumerActor, consumer: Consumer, 
     if (failure === undefined || failure.kind === "invalid" || failure.kind === "closed") return
     await program.sleep(100)
   }
+}
+
+/** Under `onOutOfRange: "fail"` the program itself says where to go on. */
+export async function comeIntoRange(actor: ConsumerActor, consumer: Consumer, error: MillraceError): Promise<void> {
+  const { program, stage } = actor
+  if (error.kind !== "offset-out-of-range") return
+  const { stream = "", topic = "", partition = 0, first, end } = error.context
+  const place = { stream, topic, partition }
+  const value = actor.chance.of([first, first, end]) as bigint
+  stage.desk.note(program, `goes on at ${value} of ${topic}/${partition}`)
+  const lane = program.lane(place)
+  lane.isWilful = true
+  const failure = await stage.calls.attempt(program, "seek", () => consumer.seek(partition, { kind: "offset", value }))
+  if (failure !== undefined) return
+  lane.restart(undefined)
+  stage.desk.waived(program, place, { from: 0, to: Number(value) })
 }
 
 /** False when the partition went meanwhile, and the question with it. */

@@ -4,6 +4,10 @@ import { at, batchFlags, batchFormat, headerBytes, indexEntryBytes, recordFlags 
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
+/** Records have the same names again and again, in the same order: the last ones, each at its place, need not be decoded. */
+const knownNames: { readonly bytes: Uint8Array; readonly text: string }[] = []
+const mostKnownNames = 64
+
 /**
  * The records of one batch, by index. Nothing is decoded before it is asked for; arrays are views of the buffer.
  * @throws CorruptionError from the constructor when the header and the index contradict the length.
@@ -137,11 +141,31 @@ export class BatchBody {
       const valueBytes = view.getUint32(kindAt + 1, true)
       if (valueAt + valueBytes > stop)
         throw new DecodeError(`the value of header ${entries.length} of record ${index} runs over its block`)
-      const name = decodeName(this.#slice(position + 1, nameBytes, true), index)
+      const name = this.#name(position + 1, nameBytes, { index, place: entries.length })
       entries.push([name, HeaderValue.fromBytes(view.getUint8(kindAt), this.#slice(valueAt, valueBytes, copied))])
       position = valueAt + valueBytes
     }
     return Headers.ofStored(entries)
+  }
+
+  /** A header's name; `place` is the header's number in its record. */
+  #name(
+    position: number,
+    length: number,
+    { index, place }: { readonly index: number; readonly place: number },
+  ): string {
+    const known = knownNames[place]
+    if (known !== undefined && this.#holds(position, length, known.bytes)) return known.text
+    const bytes = this.#slice(position, length, true)
+    const text = decodeName(bytes, index)
+    if (place < mostKnownNames) knownNames[place] = { bytes, text }
+    return text
+  }
+
+  #holds(position: number, length: number, bytes: Uint8Array): boolean {
+    if (length !== bytes.length) return false
+    for (let i = 0; i < length; i++) if (this.#view.getUint8(position + i) !== bytes[i]) return false
+    return true
   }
 
   #slice(position: number, length: number, copied: boolean): Uint8Array {

@@ -72,6 +72,20 @@ describe("a batch", () => {
     )
   })
 
+  it("tells names apart that stand at the same place, whatever their length, and whichever was read before", () => {
+    const names = ["ab", "ac", "a", "ab", "é", "ab"]
+    const value = HeaderValue.string("v")
+    const plainRecord = { payload: null, key: null, id: undefined, timestampMicros: undefined }
+    const records = names.map((name): WireRecord => ({ ...plainRecord, headers: Headers.from([[name, value]]) }))
+    const batch = seal(records)
+    const body = new BatchBody(batch.content.slab.buffer, batch.content.slab.byteOffset, batch.bytes)
+    const read = (index: number): string[] => [...body.headers(index)].map(([name]) => name)
+    assert.deepEqual(
+      [5, 1, 4, 2, 0, 3].map((index) => read(index)[0]),
+      ["ab", "ac", "é", "a", "ab", "ab"],
+    )
+  })
+
   it("splits into two that hold the same records with the same ids", () => {
     fc.assert(
       fc.property(fc.array(anyRecord, { minLength: 2, maxLength: 20 }), (records) => {

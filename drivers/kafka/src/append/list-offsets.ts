@@ -42,7 +42,7 @@ export async function listOffsets(
   parts: { readonly cluster: Cluster; readonly pauses: Pauses },
   questions: readonly OffsetQuestion[],
 ): Promise<(OffsetAnswer | MillraceError)[]> {
-  const answers: (OffsetAnswer | MillraceError)[] = questions.map(unanswered)
+  const answers = new Array<OffsetAnswer | MillraceError | undefined>(questions.length)
   let open: readonly Open[] = questions.map((question, index) => ({ question, index }))
   for (let attempt = 1; open.length > 0; attempt++) {
     const rounds = await Promise.all(
@@ -57,7 +57,7 @@ export async function listOffsets(
     open = again
     if (open.length > 0) await parts.pauses.wait(pauseMs)
   }
-  return answers
+  return questions.map((question, index) => answers[index] ?? unanswered(question))
 }
 
 interface Group {
@@ -75,7 +75,7 @@ interface Outcome {
 async function byLeader(
   cluster: Cluster,
   open: readonly Open[],
-  answers: (OffsetAnswer | MillraceError)[],
+  answers: (OffsetAnswer | MillraceError | undefined)[],
 ): Promise<Group[]> {
   const names = [...new Set(open.map(({ question }) => question.kafka))]
   const looked = await Promise.all(

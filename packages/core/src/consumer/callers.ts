@@ -1,3 +1,5 @@
+import { InvalidError } from "@millrace/contract"
+
 /** Who waits for something to be handed out. */
 export interface Waiter {
   /** Takes what is there; false when there is nothing. A throw goes to `failed`. */
@@ -71,4 +73,11 @@ export class Callers {
     if (this.#fatal !== undefined) throw this.#fatal
     if (this.#failures.length > 0) throw this.#failures.shift()
   }
+}
+
+/** Why a call is refused while somebody else has the consumer's messages. */
+export function takenError(): InvalidError {
+  return new InvalidError(
+    "the consumer's messages go to its handler: while run() or a reader is under way, or somebody waits for a message, nobody else can take them",
+  )
 }

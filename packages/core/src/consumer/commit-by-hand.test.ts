@@ -107,6 +107,21 @@ describe("a checkpoint", () => {
     )
   }
 
+  test("that is committed before the first read does not move progress back", async () => {
+    const client = filled(9)
+    const before = open(client, { kind: "disabled" })
+    const messages = await take(before, 6)
+    const checkpoint = (messages[2] as Message).checkpoint()
+    await before.shutdown()
+    const consumer = open(client, { kind: "disabled" })
+    await consumer.commit(checkpoint)
+    assert.equal(client.storedNext("worker"), 3n)
+    await consumer.commit(messages[4])
+    await consumer.commit(checkpoint)
+    assert.equal(client.storedNext("worker"), 5n)
+    await consumer.shutdown()
+  })
+
   test("of a partition that was lost is refused, also when the partition has come back", async () => {
     const client = filled(5)
     const consumer = await join(client, "one")

@@ -14,7 +14,7 @@ type PartitionStep =
       readonly do: "deliver" | "handleAll" | "handleOne" | "release" | "drop" | "gain" | "move" | "fail"
       readonly key: number
     }
-  | { readonly do: "commit"; readonly key: number; readonly back: number }
+  | { readonly do: "commit" | "place"; readonly key: number; readonly back: number }
 
 const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 8, arbitrary: fc.record({ do: fc.constant("deliver" as const), key }) },
@@ -27,7 +27,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       key,
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("commit" as const), key, back: fc.nat({ max: 3 }) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constantFrom("commit" as const, "place" as const), key, back: fc.nat({ max: 3 }) }),
+  },
 )
 export const steps: fc.Arbitrary<Step[]> = fc.array(step, { maxLength: 80 })
 
@@ -37,6 +40,8 @@ export class CommitModel {
   readonly delivered: bigint[] = [0n, 0n, 0n]
   readonly handled: bigint[] = [0n, 0n, 0n]
   readonly stored: bigint[] = [0n, 0n, 0n]
+  /** What is to be stored: what is handled, unless the caller has stored something since. */
+  readonly due: bigint[] = [0n, 0n, 0n]
   readonly owned: boolean[] = [true, true, true]
   /** Given to the store by the last command, which may yet fail. */
   readonly failable: Set<number> = new Set()
@@ -90,6 +95,9 @@ export class CommitModel {
       case "commit":
         this.commit(one.key, BigInt(one.back))
         break
+      case "place":
+        this.place(one.key, BigInt(one.back))
+        break
     }
   }
 
@@ -101,6 +109,7 @@ export class CommitModel {
     const before = this.at(this.handled, one)
     if (next <= before) return
     this.handled[one] = next
+    this.due[one] = next
     this.take(this.machine.handle({ type: "handled", key: one, next, count: Number(next - before) }))
   }
 
@@ -119,6 +128,7 @@ export class CommitModel {
     const stored = this.at(this.stored, one)
     this.delivered[one] = stored
     this.handled[one] = stored
+    this.due[one] = stored
     this.machine.handle({ type: "gained", key: one, stored: stored === 0n ? undefined : stored })
   }
 
@@ -138,6 +148,16 @@ export class CommitModel {
     if (next > this.at(this.handled, one)) this.handle(one, next)
   }
 
+  /** The caller stores what it likes: what was handled before does not come to the store any more. */
+  place(one: number, back: bigint): void {
+    const next = this.at(this.delivered, one) - back
+    if (next <= 0n) return
+    this.stored[one] = next
+    this.due[one] = next
+    this.failable.delete(one)
+    this.take(this.machine.handle({ type: "placed", key: one, next }))
+  }
+
   take(commands: readonly StoreCommand<number>[]): void {
     const seen = new Set<number>()
     for (const { key: one, next } of commands) {
@@ -153,6 +173,6 @@ export class CommitModel {
   }
 
   behind(): boolean {
-    return keys.some((one) => this.owned[one] && this.at(this.stored, one) < this.at(this.handled, one))
+    return keys.some((one) => this.owned[one] && this.at(this.stored, one) < this.at(this.due, one))
   }
 }

@@ -59,7 +59,7 @@ describe("commit policies, whatever happens", () => {
           const model = new CommitModel(policy)
           for (const one of all) model.run(one)
           model.run({ do: "release", key: released })
-          assert.ok(!model.owned[released] || model.stored[released] === model.handled[released])
+          assert.ok(!model.owned[released] || model.stored[released] === model.due[released])
         }),
       )
     })
@@ -240,8 +240,25 @@ describe("the moments of storing", () => {
     machine.handle({ type: "handled", key: "p", next: 10n, count: 5 })
     machine.handle({ type: "submitted", key: "p", next: 2n })
     assert.deepEqual(machine.handle({ type: "pollStarted", handed: [] }), [{ key: "p", next: 10n }])
-    machine.handle({ type: "submitted", key: "p", next: undefined })
-    assert.deepEqual(machine.handle({ type: "shutdown" }), [])
+  })
+
+  test("what the caller places, forward or back, stands until more than it is handled", () => {
+    for (const policy of Object.values(automatic)) {
+      const machine = new CommitPolicyMachine<string>(policy)
+      machine.handle({ type: "gained", key: "p", stored: 4n })
+      machine.handle({ type: "handled", key: "p", next: 6n, count: 2 })
+      for (const next of [2n, 9n, undefined]) {
+        machine.handle({ type: "placed", key: "p", next })
+        assert.equal(machine.waiting, false)
+        assert.deepEqual(machine.handle({ type: "shutdown" }), [])
+      }
+      machine.handle({ type: "placed", key: "p", next: 2n })
+      const commands = [
+        ...machine.handle({ type: "handled", key: "p", next: 3n, count: 1 }),
+        ...machine.handle({ type: "shutdown" }),
+      ]
+      assert.deepEqual(commands, [{ key: "p", next: 3n }])
+    }
   })
 
   test("offset 0 is progress like any other", () => {

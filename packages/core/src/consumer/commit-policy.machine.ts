@@ -11,6 +11,8 @@
  *     dropped,      all: all, when the rest of the page is handled
  *     moved
  *     shutdown      all
+ *     submitted,    none: the caller has given it to the store; what is ahead of it stays so (submitted), or counts no more (placed)
+ *     placed
  *
  * With `onRead` nothing is stored here, and with `disabled` only of partitions of which something was marked: these are stored with every
  * `handled`.
@@ -31,8 +33,10 @@ export type CommitEvent<K> =
   | { readonly type: "pollStarted"; readonly handed: Iterable<StoreCommand<K>> }
   /** The interval is over. */
   | { readonly type: "tick" }
-  /** Progress was stored, or given to the store, by the caller's own will; `undefined`: it was deleted. */
-  | { readonly type: "submitted"; readonly key: K; readonly next: bigint | undefined }
+  /** The caller commits: everything before `next` is handled, and given to the store. */
+  | { readonly type: "submitted"; readonly key: K; readonly next: bigint }
+  /** The caller has stored this, forward or back, whatever is handled; `undefined`: deleted what was stored. */
+  | { readonly type: "placed"; readonly key: K; readonly next: bigint | undefined }
   /** A store that was commanded has failed: the progress is ahead of the store again. */
   | { readonly type: "storeFailed"; readonly key: K }
   | { readonly type: "released"; readonly key: K }
@@ -95,6 +99,9 @@ export class CommitPolicyMachine<K> {
         return nothing
       case "submitted":
         this.#submitted(event.key, event.next)
+        return nothing
+      case "placed":
+        this.#placed(event.key, event.next)
         return nothing
       case "storeFailed":
         if (this.#handledNext.get(event.key) !== undefined) this.#ahead.add(event.key)
@@ -160,13 +167,17 @@ export class CommitPolicyMachine<K> {
     return unhandled
   }
 
-  /** What the caller stores stands until more than it is handled; a deletion, until anything more is. */
-  #submitted(key: K, next: bigint | undefined): void {
-    if (!this.#handledNext.has(key)) return
+  /** What is handled behind it stays ahead of the store. */
+  #submitted(key: K, next: bigint): void {
     const known = this.#handledNext.get(key)
-    if (next !== undefined && known !== undefined && next < known) return
+    if (known === undefined || next >= known) this.#placed(key, next)
+  }
+
+  /** What the caller stores stands until more than it is handled; a deletion, until anything more is. */
+  #placed(key: K, next: bigint | undefined): void {
+    if (!this.#handledNext.has(key)) return
     this.#ahead.delete(key)
-    if (next !== undefined) this.#handledNext.set(key, next)
+    this.#handledNext.set(key, next)
     if (this.#ahead.size === 0) this.#count = 0
   }
 

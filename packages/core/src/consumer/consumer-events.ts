@@ -104,9 +104,10 @@ const unheardKept = 1000
 
 /**
  * The listeners of one consumer. What records nobody will see (`skipped`, `sourceChanged`) is kept for the first that wants to know, since a
- * group's member reads before its caller has the consumer. A failing listener is reported, and hinders neither the others nor the consumer. */
+ * group's member reads before its caller has the consumer. A failing listener is reported, and hinders neither the others nor the consumer.
+ */
 export class ConsumerListeners {
-  readonly #listeners = new Set<Partial<ConsumerEvents>>()
+  readonly #listeners = new Set<Entry>()
   readonly #failed: (error: MillraceError) => void
   /** What nobody listened to. */
   #unheard: Unheard[] = []
@@ -117,21 +118,20 @@ export class ConsumerListeners {
 
   /** @param assigned What the newcomer is told to be assigned already. */
   add(listener: Partial<ConsumerEvents>, assigned: readonly TopicPartition[]): Disposable {
-    // An object of its own, so that the same listener can be added twice and taken away once.
-    const entry: Partial<ConsumerEvents> = Object.create(listener)
+    const entry: Entry = { listener }
     this.#listeners.add(entry)
     if (assigned.length > 0) void this.#tellOne(entry, "assigned", assigned)
     const unheard = this.#unheard
-    this.#unheard = unheard.filter(({ event }) => entry[event] === undefined)
+    this.#unheard = unheard.filter(({ event }) => listener[event] === undefined)
     for (const { event, value } of unheard) void this.#tellOne(entry, event, value)
     return { [Symbol.dispose]: () => void this.#listeners.delete(entry) }
   }
 
   tell<K extends keyof ConsumerEvents>(event: K, value: Parameters<ConsumerEvents[K]>[0]): void {
     let heard = false
-    for (const listener of [...this.#listeners]) {
-      heard ||= listener[event] !== undefined
-      void this.#tellOne(listener, event, value)
+    for (const entry of [...this.#listeners]) {
+      heard ||= entry.listener[event] !== undefined
+      void this.#tellOne(entry, event, value)
     }
     if (heard || (event !== "skipped" && event !== "sourceChanged")) return
     this.#unheard.push({ event, value } as Unheard)
@@ -140,13 +140,13 @@ export class ConsumerListeners {
 
   /** The same; settles when every listener's promise has. Never rejects: failures are reported. */
   async tellAndWait<K extends keyof ConsumerEvents>(event: K, value: Parameters<ConsumerEvents[K]>[0]): Promise<void> {
-    const answers = [...this.#listeners].map((listener) => this.#tellOne(listener, event, value))
+    const answers = [...this.#listeners].map((entry) => this.#tellOne(entry, event, value))
     await Promise.all(answers)
   }
 
   /** The promise of an async listener, observed; `undefined` from one that answers nothing. */
   #tellOne<K extends keyof ConsumerEvents>(
-    listener: Partial<ConsumerEvents>,
+    { listener }: Entry,
     event: K,
     value: Parameters<ConsumerEvents[K]>[0],
   ): Promise<void> | undefined {
@@ -167,6 +167,11 @@ export class ConsumerListeners {
   #report(event: keyof ConsumerEvents, cause: unknown): void {
     this.#failed(new MillraceError("handler", `the listener for "${event}" failed: ${String(cause)}`, { cause }))
   }
+}
+
+/** An object of its own, so that the same listener can be added twice and taken away once. */
+interface Entry {
+  readonly listener: Partial<ConsumerEvents>
 }
 
 type Unheard =

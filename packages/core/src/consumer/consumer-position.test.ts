@@ -149,6 +149,28 @@ describe("a stored offset", () => {
     await consumer.shutdown()
   })
 
+  test("with allowReplay moves forward only, whatever the policy, and on from where it was", async () => {
+    for (const startAt of [
+      { kind: "first" },
+      { kind: "offset", value: 2n },
+      { kind: "timestampMicros", value: 0n },
+    ] as const) {
+      for (const kind of ["each", "polling"] as const) {
+        const client = filled(12)
+        client.storeNext(worker, 8n)
+        const replay = { startAt, allowReplay: true, commitPolicy: { kind }, batchLength: 1 } as const
+        const consumer = open(client, replay)
+        await take(consumer, 3)
+        await consumer.shutdown()
+        assert.equal(client.storedNext("worker"), 8n, `${startAt.kind}, ${kind}`)
+        const again = open(client, replay)
+        await take(again, 10)
+        await again.shutdown()
+        assert.equal(client.storedNext("worker"), startAt.kind === "offset" ? 12n : 10n, `${startAt.kind}, ${kind}`)
+      }
+    }
+  })
+
   test("with allowReplay and next, is where it begins", async () => {
     const client = filled(12)
     client.storeNext(worker, 6n)

@@ -222,12 +222,14 @@ describe("commit", () => {
     await consumer.shutdown()
   })
 
-  test("an older message can be committed while a replay is behind what is stored", async () => {
+  test("during a replay, of what lies before the stored progress, takes nothing back; storeOffset does", async () => {
     const client = filled(9)
     client.storeNext(worker, 9n)
     const consumer = open(client, { commitPolicy: { kind: "disabled" }, startAt: { kind: "first" }, allowReplay: true })
     const messages = await take(consumer, 2)
     await consumer.commit(messages[1])
+    assert.equal(client.storedNext("worker"), 9n)
+    await consumer.storeOffset(1n)
     assert.equal(client.storedNext("worker"), 2n)
     await consumer.shutdown()
   })

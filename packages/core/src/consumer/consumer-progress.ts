@@ -39,6 +39,8 @@ interface ProgressHost {
   settle(): void
   /** The partition has something to hand out. */
   offer(lane: Lane): void
+  /** The partition's history may be over: the reader is to look. */
+  doubted(lane: Lane): void
   /** A store that nobody waits for failed. */
   failed(error: MillraceError): void
   /** No store is under way any more. */
@@ -102,6 +104,7 @@ export class ConsumerProgress {
           host.offer(lane)
           host.idle()
         },
+        doubted: (lane) => host.doubted(lane),
         failed: (error) => host.failed(error),
       })
     }
@@ -109,13 +112,15 @@ export class ConsumerProgress {
 
   // ---- what happens to the consumer -----------------------------------------------------------------------
 
-  /** Stores what the policy says to store now. */
-  tell(event: CommitEvent<Lane>): void {
-    for (const { key, next } of this.#policy.handle(event)) {
+  /** Stores what the policy says to store now. @returns whether that is anything */
+  tell(event: CommitEvent<Lane>): boolean {
+    const commands = this.#policy.handle(event)
+    for (const { key, next } of commands) {
       key.submittedNext = next
       this.committer?.submit(key, next)
     }
     if (this.#timer !== undefined && this.#policy.waiting) this.#timer.start()
+    return commands.length > 0
   }
 
   /** Something was read of the partition. */
@@ -145,6 +150,7 @@ export class ConsumerProgress {
   }
 
   started(lane: Lane, start: StartPosition): void {
+    lane.history = lane.machine.lineage
     lane.startNext = start.offset
     lane.storedNext = start.storedNext
     lane.submittedNext = start.storedNext
@@ -166,6 +172,7 @@ export class ConsumerProgress {
   /** The history is over: what waits to be stored of it is refused. */
   sourceChanged(lane: Lane): void {
     const error = this.#stored.historyChanged(lane.partition, lane.handedOffset)
+    lane.history = lane.machine.lineage
     this.restarted(lane)
     this.committer?.drop(lane, error)
   }
@@ -180,7 +187,11 @@ export class ConsumerProgress {
   /** The partition is about to be handed over. Settles when what may be stored of it is. */
   async release(lane: Lane): Promise<void> {
     this.#leaveGate(lane)
-    this.tell({ type: "released", key: lane })
+    if (!this.tell({ type: "released", key: lane })) {
+      // A commit of the caller's own may be on its way, which nobody else tries again when it fails.
+      await this.committer?.settledOf(lane)
+      this.tell({ type: "released", key: lane })
+    }
     await this.committer?.settledOf(lane)
   }
 
@@ -219,16 +230,31 @@ export class ConsumerProgress {
     this.gate?.close()
     this.tell({ type: "shutdown" })
     return () => {
-      this.committer?.abandon(new ClosedError(`${this.#identity.what} was shut down`))
+      this.committer?.end(new ClosedError(`${this.#identity.what} was shut down`))
       return this.#failure
     }
   }
 
-  /** The caller has stored something by its own will; `undefined`: deleted what was stored. */
-  submitted(lane: Lane, next: bigint | undefined): void {
+  /**
+   * The caller stores something by its own will, forward or back; `undefined`: deletes what is stored. It stands until more than it is
+   * handled. What the policy gives to the store meanwhile comes behind it.
+   */
+  async place(lane: Lane, next: bigint | undefined): Promise<void> {
+    const { submittedNext, history } = lane
+    const { prefix } = lane.ranges
+    const own = this.gate?.overruled(lane)
     lane.submittedNext = next
-    this.gate?.overruled(lane)
-    this.tell({ type: "submitted", key: lane, next })
+    try {
+      await this.committer?.commit(lane, next)
+    } catch (error) {
+      if (lane.submittedNext === next) lane.submittedNext = submittedNext
+      this.gate?.restored(lane, own)
+      throw error
+    }
+    if (lane.submittedNext !== next || lane.history !== history) return
+    this.tell({ type: "placed", key: lane, next })
+    const handled = lane.ranges.prefix
+    if (handled > prefix) this.tell({ type: "handled", key: lane, next: handled, count: 0 })
   }
 
   // ---- inside ---------------------------------------------------------------------------------------------
@@ -237,7 +263,7 @@ export class ConsumerProgress {
     this.#host.settle()
     this.tell({ type: "tick" })
     // What lies read ahead may be taken at any time, and a window tells of it only at its end.
-    for (const lane of this.#host.lanes) if (lane.slice !== undefined) this.#timer?.start()
+    for (const lane of this.#host.lanes) if (lane.slice !== undefined && !lane.paused) this.#timer?.start()
   }
 
   /** Nothing but holes and filtered records may come for a long time: then no message makes the policy store. */
@@ -256,8 +282,6 @@ export class ConsumerProgress {
   }
 
   async #storeBeforeSeek(lane: Lane, next: bigint): Promise<void> {
-    if (next === 0n) return
-    await this.committer?.commit(lane, next)
-    this.submitted(lane, next)
+    if (next > 0n) await this.place(lane, next)
   }
 }

@@ -9,49 +9,14 @@ import {
   OffsetOutOfRangeError,
   PermissionError,
   StorageError,
-  UnsupportedError,
 } from "@millrace/contract"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
-import type { ConsumerOptions } from "./consumer-options.ts"
-import { FakeClient, fakeManifest, take, textsOf } from "./fake-session.test-support.ts"
-import { openConsumer } from "./partition-consumer.ts"
+import { failing, filled, open, seek } from "./consumer-seek.test-support.ts"
+import { FakeClient, take, textsOf } from "./fake-session.test-support.ts"
 import type { StartAt } from "./start-at.ts"
 
 const worker = { kind: "consumer", name: "worker" } as const
-
-function open(client: FakeClient, options?: ConsumerOptions): Consumer {
-  return openConsumer(client.context, { topic: client.topic, name: "worker", partition: 0 }, options)
-}
-
-/** Records 0 to `records` − 1 in batches of five, one each ten microseconds from 1000 on. */
-function filled(records: number): FakeClient {
-  const client = new FakeClient()
-  for (let from = 0; from < records; from += 5) {
-    const batch = []
-    for (let n = from; n < Math.min(from + 5, records); n++) {
-      batch.push({ payload: new TextEncoder().encode(String(n)), timestampMicros: BigInt(1000 + 10 * n) })
-    }
-    client.log.put(client.place(), batch)
-  }
-  return client
-}
-
-/** What a call fails with, within so much virtual time. */
-async function failing(client: FakeClient, call: Promise<unknown>, ms = 0): Promise<unknown> {
-  const outcome = call.then(
-    (value) => value,
-    (error) => error,
-  )
-  await client.clock.advance(ms)
-  return outcome
-}
-
-async function seek(client: FakeClient, consumer: Consumer, to: StartAt | "skip"): Promise<void> {
-  const done = consumer.seek(0, to)
-  await client.settle()
-  await done
-}
 
 describe("seek goes to every place that a consumer can start at", () => {
   const places: [StartAt, string][] = [
@@ -244,6 +209,21 @@ describe("seek, whatever the reader is doing", () => {
     await consumer.shutdown()
   })
 
+  test("storeOffset with resetPosition overrules one that looks its place up, and reading goes on", async () => {
+    const client = filled(20)
+    const consumer = open(client)
+    await take(consumer, 1)
+    const gate = Promise.withResolvers<void>()
+    client.log.beforeLocate = () => gate.promise
+    const looking = consumer.seek(0, { kind: "last" })
+    await consumer.storeOffset(9n, 0, { resetPosition: true })
+    gate.resolve()
+    await client.settle()
+    await looking
+    assert.deepEqual(textsOf(await take(consumer, 1)), ["10"])
+    await consumer.shutdown()
+  })
+
   test("one that was overruled while it looked its place up stores nothing", async () => {
     const client = filled(20)
     const consumer = open(client, { commitPolicy: { kind: "onRead" } })
@@ -347,131 +327,6 @@ describe("seek, whatever the reader is doing", () => {
   })
 })
 
-describe("skip", () => {
-  const damaged = (error: (offset: bigint, nextOffset: bigint) => Error): FakeClient => {
-    const client = filled(20)
-    client.log.find(client.place())?.damage.push({ offset: 5n, error: error(5n, 10n) as CorruptionError })
-    return client
-  }
-
-  for (const [name, error] of [
-    ["a batch that contradicts itself", (o: bigint, n: bigint) => corrupt(o, n)],
-    [
-      "a batch in a form that is not supported",
-      (offset: bigint, nextOffset: bigint) => new UnsupportedError("zstd", { context: { offset, nextOffset } }),
-    ],
-  ] as const) {
-    test(`goes past ${name}, at once`, async () => {
-      const client = damaged(error)
-      const consumer = open(client)
-      assert.equal((await take(consumer, 5)).length, 5)
-      const told = (await failing(client, consumer.next())) as CorruptionError
-      assert.equal(told.context.offset, 5n)
-      await seek(client, consumer, "skip")
-      assert.deepEqual(textsOf(await take(consumer, 2)), ["10", "11"])
-      assert.equal(client.clock.monotonicMs(), 0)
-      await consumer.shutdown()
-      assert.equal(client.storedNext("worker"), 12n)
-    })
-  }
-
-  test("also while the same error has come again", async () => {
-    const client = damaged(corrupt)
-    const consumer = open(client)
-    await take(consumer, 5)
-    await failing(client, consumer.next())
-    await client.clock.advance(5000)
-    await seek(client, consumer, "skip")
-    assert.deepEqual(textsOf(await take(consumer, 10))[0], "10")
-    const waiting = consumer.next()
-    await client.settle()
-    await consumer.shutdown()
-    assert.equal((await waiting).done, true, "it is not told twice")
-  })
-
-  test("is progress: what was skipped does not come again after a restart", async () => {
-    const client = filled(10)
-    client.log.find(client.place())?.damage.push({ offset: 5n, error: corrupt(5n, 10n) })
-    const consumer = open(client)
-    await take(consumer, 5)
-    await failing(client, consumer.next())
-    await seek(client, consumer, "skip")
-    const waiting = consumer.next()
-    await client.settle()
-    await consumer.shutdown()
-    await waiting
-    assert.equal(client.storedNext("worker"), 10n)
-  })
-
-  test("leaves what is handed out and not handled as it is", async () => {
-    const client = damaged(corrupt)
-    const consumer = open(client, { commitPolicy: { kind: "disabled" } })
-    const messages = await take(consumer, 5)
-    await failing(client, consumer.next())
-    await seek(client, consumer, "skip")
-    await consumer.commit(messages[1] as Message)
-    assert.equal(client.storedNext("worker"), 2n)
-    await consumer.shutdown()
-  })
-
-  test("where nobody knows how long the damage is, goes on by one record", async () => {
-    const client = filled(10)
-    const damage = client.log.find(client.place())?.damage
-    for (const offset of [5n, 6n, 7n])
-      damage?.push({ offset, error: new CorruptionError("bad", { context: { offset: 5n } }) })
-    const consumer = open(client)
-    await take(consumer, 5)
-    for (let n = 0; n < 3; n++) {
-      assert.ok((await failing(client, consumer.next())) instanceof CorruptionError)
-      await seek(client, consumer, "skip")
-    }
-    assert.deepEqual(textsOf(await take(consumer, 2)), ["8", "9"])
-    await consumer.shutdown()
-  })
-
-  test("a gap in a log that has none goes on behind the gap", async () => {
-    const client = new FakeClient({ manifest: { ...fakeManifest, read: { ...fakeManifest.read, holes: false } } })
-    client.put(0, 3)
-    client.log.put(client.place(), [{ payload: new TextEncoder().encode("7") }], { at: 7n })
-    const consumer = open(client)
-    await take(consumer, 3)
-    assert.ok((await failing(client, consumer.next())) instanceof CorruptionError)
-    await seek(client, consumer, "skip")
-    assert.deepEqual(textsOf(await take(consumer, 1)), ["7"])
-    await consumer.shutdown()
-  })
-
-  test("without an error of a record is refused, and says what there was", async () => {
-    const client = damaged(corrupt)
-    const consumer = open(client)
-    await take(consumer, 2)
-    await assert.rejects(consumer.seek(0, "skip"), /nothing to skip: no error of this partition was handed out/)
-    await take(consumer, 3)
-    await failing(client, consumer.next())
-    await seek(client, consumer, "skip")
-    await assert.rejects(consumer.seek(0, "skip"), /nothing to skip/)
-    await take(consumer, 1)
-    await assert.rejects(consumer.seek(0, "skip"), /nothing to skip/)
-    await consumer.shutdown()
-  })
-
-  test("after an error that is not of a record is refused", async () => {
-    const client = filled(5)
-    const partition = client.log.find(client.place())
-    assert.ok(partition !== undefined)
-    partition.failure = new StorageError("a bad disk")
-    const consumer = open(client)
-    assert.ok((await failing(client, consumer.next())) instanceof StorageError)
-    await assert.rejects(
-      consumer.seek(0, "skip"),
-      (error) =>
-        error instanceof InvalidError &&
-        /is not of a record that cannot be read, but of kind "storage"/.test(error.message),
-    )
-    await consumer.shutdown()
-  })
-})
-
 describe("a partition that is refused", () => {
   for (const refusal of [new PermissionError("not allowed"), new NotFoundError("not there")]) {
     test(`${refusal.kind}: is asked for after waits that double, and stops after six in a row, until seek`, async () => {
@@ -534,10 +389,6 @@ describe("a partition that is refused", () => {
     await consumer.shutdown()
   })
 })
-
-function corrupt(offset: bigint, nextOffset: bigint): CorruptionError {
-  return new CorruptionError(`records ${offset} to ${nextOffset - 1n} are damaged`, { context: { offset, nextOffset } })
-}
 
 /** What the next read fails with, however long that takes. */
 async function nextFailure(client: FakeClient, consumer: Consumer): Promise<unknown> {

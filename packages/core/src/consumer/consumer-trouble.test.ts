@@ -1,6 +1,7 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { ConnectionError, InvalidError, NotFoundError, StorageError } from "@millrace/contract"
+import type { CommitPolicy } from "./commit-policy.ts"
 import type { Consumer } from "./consumer.ts"
 import type { ConsumerEvents } from "./consumer-events.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
@@ -73,6 +74,30 @@ describe("a new history", () => {
     await client.settle()
     await consumer.shutdown()
     assert.equal(client.offsets.history.length, 0)
+  })
+
+  test("nor is what the change finds handed out, whichever the policy is", async () => {
+    const policies: CommitPolicy[] = [
+      { kind: "auto", after: "delivery", every: "message" },
+      { kind: "auto", after: "delivery" },
+      { kind: "every", count: 2 },
+      { kind: "each" },
+      { kind: "all" },
+    ]
+    for (const commitPolicy of policies) {
+      const client = filled(20)
+      const consumer = open(client, { commitPolicy })
+      await take(consumer, 14)
+      // No store is under way: the next one goes out at once.
+      await client.settle()
+      client.log.purge(client.place(), "b")
+      client.put(100, 130)
+      await client.settle()
+      const ofNew = client.offsets.history.filter(({ lineage }) => lineage === "b")
+      assert.deepEqual(ofNew, [], `${JSON.stringify(commitPolicy)} stores for a history of which nothing was read`)
+      assert.deepEqual(textsOf(await take(consumer, 1)), ["100"])
+      await consumer.shutdown()
+    }
   })
 
   test("after the topic was deleted: NotFoundError, and a new topic is read without a new consumer (A-29)", async () => {

@@ -116,16 +116,21 @@ describe("a consumer under an encryptor", () => {
     assert.equal(client.storedNext("worker"), 4n)
   })
 
-  for (const kind of ["polling", "all", "each"] as const) {
-    test(`a shutdown behind such a record does not store it as handled (${kind})`, async () => {
+  for (const commitPolicy of [
+    { kind: "polling" },
+    { kind: "all" },
+    { kind: "each" },
+    { kind: "auto", after: "delivery", every: "message" },
+  ] as const) {
+    test(`a shutdown behind such a record does not store it as handled (${commitPolicy.kind})`, async () => {
       const client = new FakeClient()
       put(client, [stored("0"), stored("1", { foreign: true }), stored("2")])
-      const consumer = open(client, { commitPolicy: { kind } })
+      const consumer = open(client, { commitPolicy })
       await take(consumer, 1)
       await assert.rejects(consumer.nextWithin(1000), isDecodeError(1n))
       await consumer.shutdown()
       assert.equal(client.storedNext("worker"), 1n)
-      const again = open(client, { commitPolicy: { kind } })
+      const again = open(client, { commitPolicy })
       await assert.rejects(again.nextWithin(1000), isDecodeError(1n), "it comes again")
       await again.shutdown()
       assert.equal(client.storedNext("worker"), 1n)

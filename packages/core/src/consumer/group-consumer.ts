@@ -53,7 +53,7 @@ export async function openGroupLog(
   const join = (): Promise<Membership> => joinGroup(context, { group, topics }, settings.group)
   const { initRetries: retries, initRetryIntervalMs: intervalMs } = settings.consumer
   const records = settings.group.applyFilter ? new GroupRecords(context, { group, topics }) : undefined
-  const membership = await retried(context.clock, { retries, intervalMs }, async () => {
+  const membership = await retried(context, { retries, intervalMs }, async () => {
     await records?.load()
     return join()
   })

@@ -1,7 +1,7 @@
 /** Joining a group: how often it is tried, and what is refused before. */
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import { ConnectionError, InvalidError } from "@millrace/contract"
+import { ClosedError, ConnectionError, InvalidError } from "@millrace/contract"
 import type { Consumer } from "./consumer.ts"
 import type { GroupConsumerOptions } from "./consumer-options.ts"
 import { FakeClient } from "./fake-session.test-support.ts"
@@ -34,6 +34,17 @@ describe("joining", () => {
     wrong.groups.failures.push(new InvalidError("no"))
     await assert.rejects(open(wrong, { initRetries: { retries: 2, intervalMs: 300 } }), InvalidError)
     assert.deepEqual([failing.clock.timers, wrong.clock.timers, failing.owned.size], [0, 0, 0])
+  })
+
+  test("the wait before another try ends with the client, and leaves no timer", async () => {
+    const client = new FakeClient()
+    client.groups.failures.push(new ConnectionError("no server", { outcome: "rejected" }))
+    const refusal = assert.rejects(open(client, { initRetries: { retries: 9, intervalMs: 3_600_000 } }), ClosedError)
+    await client.settle()
+    assert.deepEqual([client.clock.timers, client.owned.size], [1, 1])
+    await Promise.all([...client.owned].map((owned) => owned.shutdown()))
+    await refusal
+    assert.deepEqual([client.clock.timers, client.owned.size, client.groups.joins.length], [0, 0, 0])
   })
 
   test("options of handing over that contradict each other or cannot be are refused by name", async () => {

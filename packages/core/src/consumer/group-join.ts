@@ -1,5 +1,4 @@
-import { AlreadyExistsError, type Membership, MillraceError, type TopicName } from "@millrace/contract"
-import type { Clock } from "@millrace/runtime"
+import { AlreadyExistsError, ClosedError, type Membership, MillraceError, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import type { GroupSettings } from "./consumer-options.ts"
 
@@ -23,9 +22,12 @@ export async function joinGroup(
   return session.groups.join(group, topics, memberId === undefined ? timeouts : { ...timeouts, memberId })
 }
 
-/** Tries again after a failure that time may mend (`initRetries`): everything but a wrong call and a client that was closed. */
+/**
+ * Tries again after a failure that time may mend (`initRetries`): everything but a wrong call and a client that was closed.
+ * @throws what the last try failed with; ClosedError when the client is closed before another one
+ */
 export async function retried<V>(
-  clock: Clock,
+  context: Pick<ClientContext, "clock" | "own">,
   tries: { readonly retries: number; readonly intervalMs: number },
   work: () => Promise<V>,
 ): Promise<V> {
@@ -36,6 +38,18 @@ export async function retried<V>(
       const final = error instanceof MillraceError && (error.kind === "invalid" || error.kind === "closed")
       if (final || failed >= tries.retries) throw error
     }
-    await new Promise<void>((resolve) => void clock.setTimer(tries.intervalMs, resolve))
+    await rest(context, tries.intervalMs)
+  }
+}
+
+/** Waits as long as the client lives. @throws ClosedError */
+async function rest(context: Pick<ClientContext, "clock" | "own">, ms: number): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const timer = context.clock.setTimer(ms, resolve)
+  try {
+    const disown = context.own({ shutdown: async () => reject(new ClosedError("the client was closed")) })
+    await promise.finally(disown)
+  } finally {
+    timer.cancel()
   }
 }

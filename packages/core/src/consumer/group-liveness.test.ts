@@ -23,6 +23,7 @@ async function open(
 const feedUser = {
   ready: (): void => {},
   dropped: (): void => {},
+  working: (): boolean => true,
   draining: (): undefined => undefined,
   ending: (): Promise<void> => Promise.resolve(),
   shutdownCalled: (): void => {},
@@ -134,6 +135,32 @@ describe("with handlerTimeoutMs", () => {
     assert.equal(overdue[0]?.partition?.partition, stuck.position.partition)
     assert.equal(overdue[0]?.offset, 0n)
     await consumer.shutdown()
+    assert.equal(client.clock.timers, 0)
+  })
+
+  test("of a run, what waits for its turn while others are handled, or is paused, is in nobody's hands", async () => {
+    const client = filled(2, 4)
+    const consumer = await open(client, [0, 1], { handlerTimeoutMs: 1000 })
+    const overdue: OverdueHandling[] = []
+    consumer.on({ handlerTimeout: (event) => void overdue.push(event) })
+    let handled = 0
+    const handler = (): Promise<void> =>
+      new Promise((resolve) => {
+        client.clock.setTimer(700, () => {
+          handled++
+          resolve()
+        })
+      })
+    const running = consumer.run(handler, { concurrency: 2, order: "partition" })
+    await client.clock.advance(300)
+    consumer.pause([1])
+    await client.clock.advance(20_000)
+    assert.deepEqual([overdue, client.groups.membership.left], [[], false])
+    consumer.resume()
+    await client.clock.advance(20_000)
+    assert.deepEqual([overdue.length, handled], [0, 8])
+    await consumer.shutdown()
+    await running
     assert.equal(client.clock.timers, 0)
   })
 

@@ -2,13 +2,20 @@
  * A consumer as a member of its group: follows what the membership tells, hands partitions over, leaves when its caller takes too long,
  * and joins again. `GroupMemberMachine` decides; this one has the promises.
  */
-import { type AssignmentChange, type Claim, ClosedError, type Membership, type MillraceError } from "@millrace/contract"
+import {
+  type AssignmentChange,
+  type Claim,
+  ClosedError,
+  type Membership,
+  type MillraceError,
+  type TopicPartition,
+} from "@millrace/contract"
 import type { Clock, Timer } from "@millrace/runtime"
 import type { OverdueHandling } from "./consumer-events.ts"
 import { asMillraceError } from "./failure.ts"
 import { GroupMemberMachine, type MemberCommand, type MemberEvent } from "./group-member.machine.ts"
 import { type Handling, HandlingWatch } from "./handling-watch.ts"
-import type { Lane } from "./lane.ts"
+import { type Lane, laneKey } from "./lane.ts"
 import { giveUp, placeOf, type ReleaseTimes, type Releasing } from "./partition-release.ts"
 
 /** The consumer as its membership sees it. */
@@ -67,7 +74,11 @@ export class GroupMember {
   #underWay: Promise<void> | undefined
   /** Hand-overs that are under way; they never reject. */
   readonly #handOvers = new Set<Promise<void>>()
+  /** Partitions that are handed over, but for the answer to their release. */
+  readonly #releases = new Set<Map<string, TopicPartition>>()
   readonly #stopped = Promise.withResolvers<void>()
+  /** Settles, and is replaced, when the member leaves because of an overdue handler. */
+  #departing = Promise.withResolvers<void>()
 
   /** @param options.join Joins once; called again after each time that the group was left or lost. */
   constructor(
@@ -107,6 +118,8 @@ export class GroupMember {
     this.#rest?.cancel()
     this.#watch?.stop()
     this.#stopped.resolve()
+    this.#first.reject(new ClosedError("the consumer was shut down before its first assignment"))
+    this.#first.promise.catch(() => {})
     await Promise.all([this.#underWay, ...this.#handOvers])
     await this.#membership?.leave()
   }
@@ -162,7 +175,7 @@ export class GroupMember {
   #overdue(overdue: OverdueHandling): void {
     if (this.#consumer.ended || this.#machine.phase !== "member") return
     this.#consumer.listeners.tell("handlerTimeout", overdue)
-    this.#handle({ type: "overdue" })
+    if (!this.#consumer.ended) this.#handle({ type: "overdue" })
   }
 
   /** What was handled is stored, the rest is for others. */
@@ -171,16 +184,23 @@ export class GroupMember {
     const membership = this.#membership as Membership
     this.#membership = undefined
     this.#watch?.stop()
-    const claims = [...consumer.lanes].map(({ claim }) => claim).filter((claim) => claim !== undefined)
-    const given = await this.#giveUp(claims, { patienceMs: 0, limitMs: departureMs })
+    const staying = [...consumer.lanes].filter((lane) => !lane.draining)
+    const claims = staying.map(({ claim }) => claim).filter((claim) => claim !== undefined)
+    this.#departing.resolve()
+    this.#departing = Promise.withResolvers()
+    const [given] = await Promise.all([
+      this.#giveUp(claims, { patienceMs: 0, limitMs: departureMs }),
+      this.#within(departureMs, Promise.all(this.#handOvers)),
+    ])
+    this.#lose([...consumer.lanes])
     await this.#within(departureMs, membership.leave())
-    if (given.length > 0) consumer.listeners.tell("revoked", given.map(placeOf))
+    this.#tellRevoked(given.map(placeOf))
     this.#handle({ type: "left" })
     if (consumer.waiting) this.wanted()
   }
 
   /** A group that does not answer finds out by itself that the member is gone. */
-  async #within(ms: number, leaving: Promise<void>): Promise<void> {
+  async #within(ms: number, leaving: Promise<unknown>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     const timer = this.#clock.setTimer(ms, resolve)
     await Promise.race([leaving.catch(() => {}), promise])
@@ -215,11 +235,13 @@ export class GroupMember {
     if (consumer.ended) return Promise.resolve()
     const { assigned, revoked, lost, deadlineMs } = change
     // Changes come in order: whatever is read of a partition now is what the claim speaks of.
-    this.#lose(lost.map((claim) => consumer.lane(claim)).filter((lane) => lane !== undefined))
+    // One that is assigned although it is here was lost without a word.
+    this.#lose([...lost, ...assigned].map((claim) => consumer.lane(claim)).filter((lane) => lane !== undefined))
     if (revoked.length > 0) this.#handOver(membership, revoked, deadlineMs)
     const later = this.#later
     this.#later = true
     if (assigned.length === 0) return Promise.resolve()
+    this.#tellReleased(assigned)
     const gained = consumer.gain(assigned, { later })
     consumer.listeners.tell("assigned", assigned.map(placeOf))
     return gained
@@ -227,7 +249,7 @@ export class GroupMember {
 
   #lose(lanes: readonly Lane[]): void {
     if (lanes.length === 0) return
-    for (const lane of lanes) this.#consumer.drop(lane)
+    this.#consumer.drop(lanes)
     this.#consumer.listeners.tell(
       "lost",
       lanes.map(({ partition }) => placeOf(partition)),
@@ -237,9 +259,16 @@ export class GroupMember {
   #handOver(membership: Membership, claims: readonly Claim[], deadlineMs: number): void {
     const handOver = async (): Promise<void> => {
       const given = await this.#giveUp(claims, this.#times(deadlineMs))
-      if (given.length === 0 || membership !== this.#membership || this.#consumer.ended) return
-      await membership.release(given)
-      this.#consumer.listeners.tell("revoked", given.map(placeOf))
+      if (given.length === 0 || this.#consumer.ended) return
+      const places = new Map(given.map((claim) => [laneKey(claim), placeOf(claim)]))
+      this.#releases.add(places)
+      try {
+        // Who has left meanwhile has released everything, and who was thrown out has nothing to release.
+        if (membership === this.#membership) await membership.release(given)
+      } finally {
+        this.#releases.delete(places)
+        this.#tellRevoked([...places.values()])
+      }
     }
     const handingOver = handOver().catch((error) => {
       // After the end, and for a partition that went meanwhile, there is nothing left to hand over.
@@ -256,8 +285,22 @@ export class GroupMember {
     void handingOver.then(() => this.#handOvers.delete(handingOver))
   }
 
+  /** A partition that comes back before the answer to its release was handed over all the same, and before it came. */
+  #tellReleased(assigned: readonly Claim[]): void {
+    for (const places of this.#releases) {
+      const keys = assigned.map(laneKey).filter((key) => places.has(key))
+      this.#tellRevoked(keys.map((key) => places.get(key) as TopicPartition))
+      for (const key of keys) places.delete(key)
+    }
+  }
+
+  #tellRevoked(places: readonly TopicPartition[]): void {
+    if (places.length > 0 && !this.#consumer.ended) this.#consumer.listeners.tell("revoked", places)
+  }
+
   #giveUp(claims: readonly Claim[], times: ReleaseTimes): Promise<Claim[]> {
-    return giveUp(this.#consumer, claims, { clock: this.#clock, times, stopped: this.#stopped.promise })
+    const [hurried, stopped] = [this.#departing.promise, this.#stopped.promise]
+    return giveUp(this.#consumer, claims, { clock: this.#clock, times, hurried, stopped })
   }
 
   #times(deadlineMs: number): ReleaseTimes {

@@ -172,6 +172,11 @@ class GroupPageReader implements GroupReader, FeedUser {
     this.#tellDrained(lane)
   }
 
+  /** A page that is not handed out yet is in nobody's hands. */
+  working(lane: FeedLane): boolean {
+    return this.#ledger.has(lane)
+  }
+
   /** What is acknowledged meanwhile still counts; what was not handed out yet is the next member's. */
   draining(lane: FeedLane): Promise<void> | undefined {
     this.#pages.drop(lane)
@@ -272,14 +277,14 @@ class GroupPageReader implements GroupReader, FeedUser {
 
   /** Settles once what this makes of the acknowledged prefix is stored. */
   async #acknowledge(lane: Lane, offsets: readonly bigint[]): Promise<void> {
-    const before = lane.ranges.prefix
     for (const offset of offsets) {
       if (this.#ledger.acknowledge(lane, offset)) this.#feed.handled(lane, offset)
       else if (!lane.ranges.has(offset)) throw this.#notHandedOut(lane, offset)
     }
     if (!this.#ledger.has(lane)) this.#tellDrained(lane)
     const { prefix } = lane.ranges
-    if (prefix === before) return
+    // Also for what was acknowledged before: the store of that may have failed.
+    if (offsets.every((offset) => offset >= prefix)) return
     const { stream, topic, partition } = lane.partition
     const place = { stream, topic, partition, lineage: lane.machine.lineage, claim: lane.claim }
     await this.#consumer.commit(new Checkpoint(place, prefix - 1n))

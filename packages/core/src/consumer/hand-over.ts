@@ -8,31 +8,15 @@
  * What counts as handled is the policy's (`Acknowledgement.counts`): what was handed out before the caller asked for more, what was
  * handed out at all, or only what `handledOne` and `handledThrough` say. While a feed is open it is always the last.
  */
-import { InvalidError, MillraceError } from "@millrace/contract"
+import { MillraceError } from "@millrace/contract"
 import { BatchMessage, type MessageSource } from "../record/message.ts"
 import { MessageBatch } from "../record/message-batch.ts"
-import { Callers, type Waiter } from "./callers.ts"
+import { Callers, takenError, type Waiter } from "./callers.ts"
 import type { Acknowledgement } from "./commit-policy.ts"
-import { InHand } from "./in-hand.ts"
+import type { HandOverHost } from "./hand-over-host.ts"
+import { type Handled, handledByLeaving, InHand } from "./in-hand.ts"
 import type { Lane, Slice } from "./lane.ts"
-
-/** What the consumer does about what happens here. */
-interface HandOverHost {
-  /** The handled prefix of the partition has moved; `count` messages were handled since the last time. */
-  handled(lane: Lane, count: number): void
-  /** Somebody begins to wait for something to be handed out. */
-  waited(): void
-  /** The next page is asked for, while something of these partitions is handed out and not handled. */
-  pollStarted(open: readonly Lane[]): void
-  /** A slice was handed out in full, or thrown away. */
-  finished(slice: Slice): void
-  /** The partition's error was handed out. */
-  errorTaken(lane: Lane, error: MillraceError): void
-  /** Whether a store must come first (policy `each`). */
-  readonly held: boolean
-  /** How many records may be handed out before the policy must hear of it. */
-  readonly window: number
-}
+import { LaneQueue } from "./lane-queue.ts"
 
 export class HandOver {
   readonly #host: HandOverHost
@@ -44,8 +28,7 @@ export class HandOver {
   #end = 0
   #slice: Slice | undefined
   #lane: Lane | undefined
-  /** Partitions with something to hand out, the next one first. */
-  #queue: Lane[] = []
+  readonly #queue = new LaneQueue()
   readonly #callers = new Callers()
   readonly #inHand: InHand
   #turns = 0
@@ -70,19 +53,21 @@ export class HandOver {
    * @throws What the consumer has to tell: a partition's error in its place, a failed store, the end of the membership.
    */
   take(): BatchMessage | undefined {
-    if (this.#feed !== undefined) throw taken()
+    if (this.#feed !== undefined) throw takenError()
     const index = this.#index
     if (index < this.#end) {
       this.#index = index + 1
-      return this.#opened(new BatchMessage(this.#source as MessageSource, index))
+      const message = this.#opened(new BatchMessage(this.#source as MessageSource, index))
+      if (index + 1 === this.#end) this.#delivered()
+      return message
     }
     return this.#ask() ? this.#advance() : undefined
   }
 
   /** The rest of what was read as one batch of a partition, at most a page; else as `take`. */
   takeBatch(): MessageBatch | undefined {
-    if (this.#feed !== undefined) throw taken()
-    return this.#ask() ? this.#advanceBatch() : undefined
+    if (this.#feed !== undefined) throw takenError()
+    return this.#ask() ? this.pullBatch() : undefined
   }
 
   /** What a waiting caller gets: a message, without asking anew. */
@@ -92,9 +77,25 @@ export class HandOver {
     return message
   }
 
-  /** The same with a batch. */
+  /** The same with a batch, which is a page of its own. */
   pullBatch(): MessageBatch | undefined {
-    return this.#advanceBatch()
+    if (this.#pageLeft < this.#pageLength) this.#startPage()
+    if (!this.#mayAdvance()) return undefined
+    const lane = this.#nextLane()
+    if (lane === undefined) return undefined
+    this.#openWindow(lane, this.#pageLength)
+    const from = this.#index
+    try {
+      const batch = new MessageBatch(this.#source as MessageSource, from, this.#end)
+      // What cannot be decrypted comes in its place: the batch ends before it.
+      this.#index = from + batch.count
+      this.#close(this.#counts === "delivery" ? "everything" : "nothing")
+      return batch
+    } catch (error) {
+      this.#index = from + 1
+      this.#unreadable(error)
+      throw error
+    }
   }
 
   /** Queues a caller for whom there was nothing. The answer takes it out again, and is false when it was served. */
@@ -139,7 +140,7 @@ export class HandOver {
    * @throws InvalidError when somebody waits for a message, or another feed is open.
    */
   openFeed(ready: () => void): readonly Lane[] {
-    if (this.#feed !== undefined || this.#callers.waiting) throw taken()
+    if (this.#feed !== undefined || this.#callers.waiting) throw takenError()
     this.acknowledge()
     this.#feed = ready
     return [...this.#inHand.lanes]
@@ -158,11 +159,12 @@ export class HandOver {
     this.settle()
     this.takenLane = undefined
     const message = this.#advance()
-    if (message === undefined && !this.#callers.ended) {
-      this.#feedWaits = true
-      this.#host.waited()
-    }
-    return message
+    if (message !== undefined || this.#callers.ended) return message
+    // Everything is handled, and nothing more is there: the page is over.
+    if (this.#pageLeft < this.#pageLength && this.#inHand.lanes.length === 0) this.#startPage()
+    this.#feedWaits = true
+    this.#host.waited()
+    return undefined
   }
 
   /** The partition of what `takeForFeed` answered, or failed with; absent when the failure is no partition's own. */
@@ -173,6 +175,7 @@ export class HandOver {
   /** Ends the feed. @returns the partitions with messages that it took and did not handle: they have to be read again from there. */
   closeFeed(): readonly Lane[] {
     this.settle()
+    this.#inHand.asked()
     this.#feed = undefined
     this.#feedWaits = false
     this.takenLane = undefined
@@ -190,7 +193,7 @@ export class HandOver {
   /** No message of the partition is taken until `free`: because it is paused, or its last one is still being handled. */
   hold(lane: Lane): void {
     if (lane === this.#lane) this.settle()
-    this.#unqueue(lane)
+    this.#queue.remove(lane)
   }
 
   // ---- what is handled ------------------------------------------------------------------------------------
@@ -216,11 +219,7 @@ export class HandOver {
   /** Progress behind everything of the partition that was read becomes `next`. */
   extend(lane: Lane, next: bigint): void {
     this.settle()
-    if (lane.extend(next)) return
-    const before = lane.ranges.prefix
-    lane.ranges.add(lane.handedNext ?? before, next)
-    lane.handedNext = next
-    this.#inHand.note(lane, before, 0)
+    if (!lane.extend(next)) this.#inHand.passed(lane, next)
   }
 
   /** Settles once nothing of the partition is handed out and unhandled; where only commits count, once the caller asks for more. */
@@ -233,18 +232,14 @@ export class HandOver {
 
   /** The partition has something to hand out. */
   offer(lane: Lane): void {
-    if (lane.queued || lane === this.#lane || !lane.live || lane.draining || lane.paused || lane.seeking || lane.held)
-      return
-    if (lane.slice === undefined && lane.error === undefined) return
-    lane.queued = true
-    this.#queue.push(lane)
+    if (lane !== this.#lane) this.#queue.offer(lane)
   }
 
   /** Throws away what was read of a partition and not handed out. With `open` also what is not handled yet. */
   drop(lane: Lane, { open }: { readonly open: boolean }): void {
     this.settle()
     for (const slice of lane.clear()) this.#host.finished(slice)
-    this.#unqueue(lane)
+    this.#queue.remove(lane)
     if (!open) return
     this.#inHand.forget(lane)
   }
@@ -290,7 +285,7 @@ export class HandOver {
 
   /** Writes the window back to its partition: its last message is open, those before are handled where asking counts. */
   settle(): void {
-    this.#close({ asked: this.#feed === undefined && this.#counts === "asking" })
+    this.#close(this.#feed === undefined ? handledByLeaving(this.#counts) : "nothing")
   }
 
   // ---- inside ---------------------------------------------------------------------------------------------
@@ -298,38 +293,25 @@ export class HandOver {
   /** What every call of a caller begins with. @returns whether it may be served now: those who wait come first */
   #ask(): boolean {
     this.acknowledge()
-    if (this.#callers.waiting) return false
-    if (this.#queue.length === 0) this.#startPage()
-    return true
+    if (this.#queue.empty) this.#startPage()
+    return !this.#callers.waiting
   }
 
-  #close({ asked }: { readonly asked: boolean }): void {
+  /** Ends the window. @param handled What of it is handled by that: everything, everything but the last message, nothing. */
+  #close(handled: Handled): void {
     const lane = this.#lane
     const slice = this.#slice
     if (lane === undefined || slice === undefined) return
-    const { index: from, source } = slice
     const index = this.#index
     this.#lane = undefined
     this.#slice = undefined
     this.#source = undefined
     this.#end = 0
     this.#index = 0
-    this.#pageLeft -= index - from
-    this.#inHand.took()
+    this.#pageLeft -= index - slice.index
     this.#turns++
-    const offset = source.batch.offset(index - 1)
-    const whole = index === slice.count
-    const next = whole ? slice.after : offset + 1n
-    slice.index = index
-    const before = lane.ranges.prefix
-    passHoles(lane, source.batch, { from, to: index, next })
-    lane.handedOffset = offset
-    lane.handedNext = next
-    let count = 0
-    if (asked) count = lane.ranges.through(offset)
-    else if (this.#counts === "delivery" && this.#feed === undefined) count = lane.ranges.through(next)
-    this.#inHand.note(lane, before, count)
-    if (whole) {
+    this.#inHand.took(slice, index, handled)
+    if (index === slice.count) {
       lane.shift()
       this.#host.finished(slice)
     }
@@ -342,11 +324,6 @@ export class HandOver {
     this.#inHand.asked()
   }
 
-  #unqueue(lane: Lane): void {
-    if (lane.queued) this.#queue.splice(this.#queue.indexOf(lane), 1)
-    lane.queued = false
-  }
-
   #startPage(): void {
     this.#pageLeft = this.#pageLength
     this.#host.pollStarted(this.#inHand.lanes)
@@ -357,32 +334,14 @@ export class HandOver {
     const lane = this.#nextLane()
     if (lane === undefined) return undefined
     this.#openWindow(lane, this.#host.window)
-    return this.#opened(new BatchMessage(this.#source as MessageSource, this.#index++))
+    const message = this.#opened(new BatchMessage(this.#source as MessageSource, this.#index++))
+    if (this.#index === this.#end) this.#delivered()
+    return message
   }
 
-  /** A batch is a page of its own. */
-  #advanceBatch(): MessageBatch | undefined {
-    if (this.#pageLeft < this.#pageLength) this.#startPage()
-    if (!this.#mayAdvance()) return undefined
-    const lane = this.#nextLane()
-    if (lane === undefined) return undefined
-    this.#openWindow(lane, this.#pageLength)
-    const source = this.#source as MessageSource
-    const from = this.#index
-    this.#index = this.#end
-    try {
-      const batch = new MessageBatch(source, from, this.#end)
-      // What cannot be decrypted comes in its place: the batch ends before it.
-      this.#index = from + batch.count
-      this.#close({ asked: false })
-      return batch
-    } catch (error) {
-      if (error instanceof MillraceError) lane.told = error
-      this.#index = from + 1
-      this.#close({ asked: false })
-      this.#abandoned = true
-      throw error
-    }
+  /** The window's last message was handed out. Where that counts the policy hears of it now: nobody may ask again for long. */
+  #delivered(): void {
+    if (this.#counts === "delivery") this.settle()
   }
 
   #mayAdvance(): boolean {
@@ -394,8 +353,7 @@ export class HandOver {
 
   /** The next partition with a message. @throws the error of one, in its place */
   #nextLane(): Lane | undefined {
-    for (let lane = this.#queue.shift(); lane !== undefined; lane = this.#queue.shift()) {
-      lane.queued = false
+    for (let lane = this.#queue.take(); lane !== undefined; lane = this.#queue.take()) {
       if (lane.slice !== undefined) return lane
       const error = lane.error
       if (error === undefined) continue
@@ -418,46 +376,23 @@ export class HandOver {
     this.#end = Math.min(slice.count, slice.index + Math.min(this.#pageLeft, length))
   }
 
-  /**
-   * A record that cannot be decrypted was handed out as an error. Like a message it is not handled before more is asked for, and unlike
-   * one it is not handled by a shutdown either: nobody has seen it.
-   */
   #opened(message: BatchMessage): BatchMessage {
     try {
       return message.open()
     } catch (error) {
-      if (this.#lane !== undefined && error instanceof MillraceError) this.#lane.told = error
-      this.undecrypted = message
-      this.settle()
-      this.#abandoned = true
+      if (this.#feed !== undefined) this.undecrypted = message
+      this.#unreadable(error)
       throw error
     }
   }
-}
 
-/** Offsets that no message has are handled: before the run of records, inside it, and behind it. */
-function passHoles(
-  lane: Lane,
-  batch: MessageSource["batch"],
-  run: { readonly from: number; readonly to: number; readonly next: bigint },
-): void {
-  const { ranges } = lane
-  const first = batch.offset(run.from)
-  const last = batch.offset(run.to - 1)
-  const expected = lane.handedNext ?? ranges.prefix
-  if (first > expected) ranges.add(expected, first)
-  if (last - first !== BigInt(run.to - run.from - 1)) {
-    for (let index = run.from + 1, next = first + 1n; index < run.to; index++) {
-      const offset = batch.offset(index)
-      if (offset > next) ranges.add(next, offset)
-      next = offset + 1n
-    }
+  /**
+   * The window's last record was handed out as an error, because it cannot be decrypted. Like a message it is not handled before more is
+   * asked for, and unlike one it is not handled by its delivery or a shutdown either: nobody has seen it.
+   */
+  #unreadable(error: unknown): void {
+    if (this.#lane !== undefined && error instanceof MillraceError) this.#lane.told = error
+    this.#close(this.#feed !== undefined || this.#counts === "marks" ? "nothing" : "butLast")
+    this.#abandoned = true
   }
-  if (run.next > last + 1n) ranges.add(last + 1n, run.next)
-}
-
-function taken(): InvalidError {
-  return new InvalidError(
-    "the consumer's messages go to its handler: while run() or a reader is under way, or somebody waits for a message, nobody else can take them",
-  )
 }

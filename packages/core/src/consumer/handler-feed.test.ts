@@ -35,6 +35,7 @@ const user = (ready: () => void = () => {}): FeedUser => ({
   ready,
   dropped() {},
   draining: () => undefined,
+  working: () => true,
   ending: async () => {},
 })
 
@@ -149,7 +150,7 @@ describe("a feed", () => {
     const lane = [...consumer.lanes][0] as Lane
     feed.handled(lane, 0n)
     feed.handled(lane, 2n)
-    consumer.stopHandingOut(lane)
+    consumer.stopHandingOut([lane])
     const clear = consumer.whenClear(lane)
     feed.release()
     await clear

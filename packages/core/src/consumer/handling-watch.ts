@@ -8,6 +8,8 @@ export interface Handling {
   readonly lanes: Iterable<Lane>
   /** Handlers of `run` or the pages of a group reader work on several messages at a time. */
   readonly feeding: boolean
+  /** Whether one of those is of this partition. */
+  working(lane: Lane): boolean
   /** The caller has something that it was handed, and has not asked for more. */
   readonly inHand: boolean
   /** Another number whenever something was handed out or asked for. */
@@ -16,7 +18,7 @@ export interface Handling {
 
 /**
  * Tells when something that was handed out is not handled within `handlerTimeoutMs` (A-27). With handlers of `run` each partition's
- * oldest unhandled message counts. Else the caller does: it has asked for nothing more, whatever it was given.
+ * oldest unhandled message counts, while a handler is at work on the partition: what waits for its turn, or is paused, is in nobody's hands. Else the caller does: it has asked for nothing more, whatever it was given.
  */
 export class HandlingWatch {
   readonly #handling: Handling
@@ -70,7 +72,7 @@ export class HandlingWatch {
     const work: WorkSight[] = []
     for (const lane of lanes) {
       const oldest = lane.oldestOpen
-      if (oldest !== undefined) work.push({ key: lane, mark: oldest })
+      if (oldest !== undefined && this.#handling.working(lane)) work.push({ key: lane, mark: oldest })
     }
     return work
   }

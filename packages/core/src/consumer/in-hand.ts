@@ -1,4 +1,15 @@
-import type { Lane } from "./lane.ts"
+import type { Acknowledgement } from "./commit-policy.ts"
+import type { Lane, Slice } from "./lane.ts"
+import { passHoles } from "./lane-holes.ts"
+
+/** What of a run of messages is handled once it was handed out: all, all but the last one, none. */
+export type Handled = "everything" | "butLast" | "nothing"
+
+/** What a caller that reads by itself handles by being handed more. */
+export function handledByLeaving(counts: Acknowledgement["counts"]): Handled {
+  if (counts === "asking") return "butLast"
+  return counts === "delivery" ? "everything" : "nothing"
+}
 
 /** Keeps track of the partitions of which something is handed out and not handled, and of who waits until nothing is. */
 export class InHand {
@@ -29,13 +40,13 @@ export class InHand {
   /** Everything of the partition before `next` is handled. */
   through(lane: Lane, next: bigint): void {
     const before = lane.ranges.prefix
-    this.note(lane, before, lane.ranges.through(next))
+    this.#note(lane, before, lane.ranges.through(next))
   }
 
   /** One message of the partition is handled. */
   one(lane: Lane, offset: bigint): void {
     const before = lane.ranges.prefix
-    this.note(lane, before, lane.ranges.add(offset, offset + 1n))
+    this.#note(lane, before, lane.ranges.add(offset, offset + 1n))
   }
 
   /** Everything that was handed out is handled. */
@@ -50,31 +61,35 @@ export class InHand {
     this.#tellCleared()
   }
 
-  /** The ranges of the partition have changed from the prefix `before`, by `count` messages more that are handled. */
-  note(lane: Lane, before: bigint, count: number): void {
-    const open = lane.handedNext !== undefined && lane.ranges.prefix < lane.handedNext
-    if (open && !lane.inHand) {
-      lane.inHand = true
-      this.#lanes.push(lane)
-    } else if (!open) this.#leave(lane)
-    lane.uncounted += count
-    if (lane.ranges.prefix > before) {
-      const counted = lane.uncounted
-      lane.uncounted = 0
-      this.#handled(lane, counted)
-    }
-    this.#tellCleared()
-  }
-
   /** What is open of the partition counts no more. */
   forget(lane: Lane): void {
+    lane.uncounted = 0
     this.#leave(lane)
     this.#tellCleared()
   }
 
-  /** Something more was handed out. */
-  took(): void {
+  /** The records of the slice before `to` were handed out. @param handled Which of them are handled by that */
+  took(slice: Slice, to: number, handled: Handled): void {
+    const { lane, source, index: from } = slice
+    const { batch } = source
+    const offset = batch.offset(to - 1)
+    const next = to === slice.count ? slice.after : offset + 1n
+    const before = lane.ranges.prefix
+    slice.index = to
+    passHoles(lane, batch, { from, to, next })
+    lane.handedOffset = offset
+    lane.handedNext = next
     this.#unasked = true
+    const count = handled === "nothing" ? 0 : lane.ranges.through(handled === "everything" ? next : offset)
+    this.#note(lane, before, count)
+  }
+
+  /** Nothing has the offsets behind what was handed out, up to `next`. */
+  passed(lane: Lane, next: bigint): void {
+    const before = lane.ranges.prefix
+    lane.ranges.add(lane.handedNext ?? before, next)
+    lane.handedNext = next
+    this.#note(lane, before, 0)
   }
 
   /** The caller asks for more. */
@@ -87,6 +102,22 @@ export class InHand {
   whenClear(lane: Lane): Promise<void> {
     if (this.#isClear(lane)) return Promise.resolve()
     return new Promise((resolve) => this.#clearings.push({ lane, resolve }))
+  }
+
+  /** The ranges of the partition have changed from the prefix `before`, by `count` messages more that are handled. */
+  #note(lane: Lane, before: bigint, count: number): void {
+    const open = lane.handedNext !== undefined && lane.ranges.prefix < lane.handedNext
+    if (open && !lane.inHand) {
+      lane.inHand = true
+      this.#lanes.push(lane)
+    } else if (!open) this.#leave(lane)
+    lane.uncounted += count
+    if (lane.ranges.prefix > before) {
+      const counted = lane.uncounted
+      lane.uncounted = 0
+      this.#handled(lane, counted)
+    }
+    this.#tellCleared()
   }
 
   #isClear(lane: Lane): boolean {

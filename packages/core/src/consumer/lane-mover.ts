@@ -70,6 +70,13 @@ export class LaneMover {
     }
   }
 
+  /** Reads on at an offset, at once: a look-up that is under way is overruled. Nothing happens where nothing is read any more. */
+  moveTo(lane: Lane, offset: bigint): void {
+    if (this.#host.closed() || !lane.live || lane.draining) return
+    this.#begin(lane)
+    this.#host.move(lane, { offset })
+  }
+
   async #skip(lane: Lane, before: Before | undefined): Promise<void> {
     const target = skipTarget(lane)
     const turn = this.#begin(lane)

@@ -1,6 +1,6 @@
 /**
- * Runs the partition readers of one consumer: carries out what their machines command (start, set, locate, wait) with the driver and the
- * clock, and brings the answers back. Everything that happens ends in `#flush`, so that one event makes at most one `set`.
+ * Runs the partition readers of one consumer: tells their machines what happens, and brings the answers of the driver back. Everything that
+ * happens ends in `LaneCommands.flush`, so that one event makes at most one `set`.
  */
 import {
   type Claim,
@@ -9,13 +9,11 @@ import {
   type PartitionRead,
   type TopicPartition,
 } from "@millrace/contract"
-import type { Timer } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
-import type { RecordOpener } from "../encryption/encryptor.ts"
 import { openerOf } from "../encryption/sealing.ts"
-import type { MessageSource } from "../record/message.ts"
 import type { ConsumerSettings } from "./consumer-options.ts"
 import { Lane, laneKey, type Slice } from "./lane.ts"
+import { LaneCommands } from "./lane-commands.ts"
 import type { LaneHost } from "./lane-host.ts"
 import { LaneLookups } from "./lane-lookups.ts"
 import { LaneMover, type Place } from "./lane-mover.ts"
@@ -31,16 +29,12 @@ export class LaneRunner {
   readonly #owner: OffsetOwner | undefined
   readonly #host: LaneHost
   readonly #policy: PartitionReaderPolicy
-  readonly #opener: RecordOpener | undefined
   readonly #lanes = new Map<string, Lane>()
-  readonly #timers = new Map<Lane, Timer>()
   readonly #starts = new StartWaits()
   readonly #polling: LanePolling
   readonly #mover: LaneMover
   readonly #lookups: LaneLookups
-  #toSet = false
-  #toStart: Lane[] = []
-  #toLocate: Lane[] = []
+  readonly #commands: LaneCommands
   /** Partitions that come later are paused too. */
   #allPaused = false
   #closed = false
@@ -50,10 +44,10 @@ export class LaneRunner {
     this.#settings = settings
     this.#owner = owner
     this.#host = host
-    this.#opener = openerOf(context, settings.encryptor)
     this.#polling = this.#newPolling()
     this.#mover = this.#newMover()
     this.#lookups = this.#newLookups()
+    this.#commands = this.#newCommands()
     const { records } = host
     this.#policy = {
       ...settings,
@@ -78,7 +72,7 @@ export class LaneRunner {
 
   /**
    * Takes partitions in: each is read once its start is found. Settles when that is so for all of them; rejects with the error of the
-   * first that failed, which is also handed out in its place.
+   * first that failed, which is also handed out in its place. None of them is here yet.
    */
   async add(
     partitions: readonly { readonly partition: TopicPartition; readonly claim?: Claim }[],
@@ -86,34 +80,40 @@ export class LaneRunner {
   ): Promise<void> {
     if (this.#closed) throw endedBeforeStart()
     const starts = partitions.map(({ partition, claim }) => {
-      const known = this.lane(partition)
-      if (known !== undefined) this.remove(known)
       const lane = new Lane(partition, this.#policy, { claim, gainedLater: later })
       lane.paused = this.#allPaused
       this.#lanes.set(lane.key, lane)
-      this.#toStart.push(lane)
+      this.#commands.begin(lane)
       return this.#starts.of(lane)
     })
-    this.#flush()
+    this.#commands.flush()
     const failed = (await Promise.all(starts)).find((error) => error !== undefined)
     if (failed !== undefined) throw failed
   }
 
-  /** Stops reading a partition, but keeps it for commits until `remove`. */
-  stop(lane: Lane): void {
-    lane.draining = true
-    lane.machine.handle({ type: "close" })
-    this.#unwake(lane)
-    this.#starts.tell(lane, undefined)
-    this.#toSet = true
-    this.#flush()
+  /** Stops reading partitions, but keeps them for commits until `remove`. None is handed out while the others are stopped. */
+  stop(lanes: readonly Lane[]): void {
+    if (lanes.length === 0) return
+    for (const lane of lanes) {
+      lane.draining = true
+      lane.machine.handle({ type: "close" })
+      this.#commands.unwake(lane)
+    }
+    for (const lane of lanes) {
+      this.#host.withheld(lane)
+      this.#starts.tell(lane, undefined)
+    }
+    this.#commands.reset()
+    this.#commands.flush()
   }
 
-  /** Forgets a partition. Answers of the driver that come later are dropped. */
-  remove(lane: Lane): void {
-    lane.live = false
-    if (this.#lanes.get(lane.key) === lane) this.#lanes.delete(lane.key)
-    this.stop(lane)
+  /** Forgets partitions. Answers of the driver that come later are dropped. */
+  remove(lanes: readonly Lane[]): void {
+    for (const lane of lanes) {
+      lane.live = false
+      if (this.#lanes.get(lane.key) === lane) this.#lanes.delete(lane.key)
+    }
+    this.stop(lanes)
   }
 
   // ---- what the caller of the consumer does ---------------------------------------------------------------
@@ -125,8 +125,8 @@ export class LaneRunner {
       lane.paused = true
       this.#host.withheld(lane)
     }
-    this.#toSet = true
-    this.#flush()
+    this.#commands.reset()
+    this.#commands.flush()
   }
 
   resume(lanes: Iterable<Lane>, options: { readonly all: boolean }): void {
@@ -135,15 +135,19 @@ export class LaneRunner {
       lane.paused = false
       this.#host.offered(lane)
     }
-    this.#toSet = true
+    this.#commands.reset()
     this.#polling.hurry()
-    this.#flush()
+    this.#commands.flush()
   }
 
   /** Reads on at `offset`. What was read ahead, and what is handed out and not handled, is void. */
   seekTo(lane: Lane, offset: bigint): void {
-    lane.seeks++
-    this.#moveTo(lane, { offset })
+    this.#mover.moveTo(lane, offset)
+  }
+
+  /** Reads again what is handed out and not handled. A `seek` that looks for its place has the last word all the same. */
+  rewind(lane: Lane): void {
+    if (lane.live) this.#moveTo(lane, { offset: lane.ranges.prefix })
   }
 
   /**
@@ -161,7 +165,14 @@ export class LaneRunner {
   /** The error of the partition was handed out: try again after a while. */
   errorTaken(lane: Lane): void {
     if (this.#closed) return
-    this.#execute(lane, lane.machine.handle({ type: "errorTaken", atMs: this.#now }))
+    this.#tell(lane, { type: "errorTaken", atMs: this.#now })
+  }
+
+  /** The history that is being read may be over: looks whether it is. */
+  doubt(lane: Lane): void {
+    if (this.#closed || !lane.live) return
+    this.#tell(lane, { type: "doubted" })
+    this.#commands.flush()
   }
 
   gaveBack(slice: Slice): void {
@@ -175,7 +186,7 @@ export class LaneRunner {
   reselect(lanes: readonly Lane[]): void {
     for (const lane of lanes) if (!this.#closed && lane.live && !lane.draining && !lane.gated) this.#readAgain(lane)
     this.refresh()
-    this.#flush()
+    this.#commands.flush()
   }
 
   /** Takes a fresh reader, in the place of one that may hang. Nothing that was read is lost or read twice. */
@@ -186,8 +197,7 @@ export class LaneRunner {
   /** Ends reading; whoever waits for a start is told that none comes. Settles when no poll is under way. */
   async close(): Promise<void> {
     this.#closed = true
-    for (const timer of this.#timers.values()) timer.cancel()
-    this.#timers.clear()
+    this.#commands.close()
     this.#starts.end()
     await this.#polling.close()
   }
@@ -206,105 +216,17 @@ export class LaneRunner {
       if (part.error === undefined) {
         const { batches, nextOffset, lineage, head } = part
         const event = { type: "read", batches, nextOffset, lineage, atMs: this.#now } as const
-        this.#execute(lane, lane.machine.handle(event), head)
+        this.#commands.execute(lane, lane.machine.handle(event), head)
         some ||= batches.length > 0 || lane.machine.offset !== offset || !lane.machine.reading
       } else {
         if (part.error instanceof NotFoundError) this.#context.topics.forget(lane.partition)
-        this.#execute(lane, lane.machine.handle({ type: "readFailed", error: part.error, atMs: this.#now }))
+        this.#tell(lane, { type: "readFailed", error: part.error, atMs: this.#now })
         some = true
       }
     }
     if (some) this.#polling.taken()
-    this.#flush()
+    this.#commands.flush()
     return some
-  }
-
-  #execute(lane: Lane, commands: readonly PartitionReaderCommand[], end = 0n): void {
-    for (const command of commands) {
-      switch (command.type) {
-        case "accept":
-          this.#accept(lane, command, end)
-          break
-        case "advance":
-          this.#host.advanced(lane, command.next)
-          break
-        case "set":
-          this.#toSet = true
-          break
-        case "start":
-          this.#toStart.push(lane)
-          break
-        case "locate":
-          this.#toLocate.push(lane)
-          break
-        case "drop":
-          this.#host.dropped(lane)
-          break
-        case "sourceChanged":
-          this.#context.topics.forget(lane.partition)
-          lane.told = undefined
-          this.#host.sourceChanged(lane, command.offset)
-          break
-        case "skipped":
-          this.#host.skipped(lane, command.from, command.to)
-          break
-        case "fail":
-          lane.error = command.error
-          lane.failure = { error: command.error, offset: lane.machine.offset }
-          this.#starts.tell(lane, command.error)
-          this.#host.offered(lane)
-          break
-        case "wake":
-          this.#wakeAt(lane, command.atMs)
-          break
-      }
-    }
-  }
-
-  #accept(lane: Lane, { batch, from, after }: PartitionReaderCommand & { type: "accept" }, end: bigint): void {
-    const { stream, topic, partition } = lane.partition
-    const { claim, machine } = lane
-    const { lineage } = machine
-    const source: MessageSource = { batch, stream, topic, partition, lineage, claim, end, opener: this.#opener }
-    const slice: Slice = { lane, source, count: batch.count, index: from, after, next: undefined }
-    this.#polling.took(slice)
-    lane.push(slice)
-    this.#host.offered(lane)
-  }
-
-  #wakeAt(lane: Lane, atMs: number): void {
-    this.#timers.get(lane)?.cancel()
-    const timer = this.#context.clock.setTimer(Math.max(0, atMs - this.#now), () => {
-      this.#timers.delete(lane)
-      this.#execute(lane, lane.machine.handle({ type: "due", polling: this.#polling.polling }))
-      this.#polling.hurry()
-      this.#flush()
-    })
-    this.#timers.set(lane, timer)
-  }
-
-  #unwake(lane: Lane): void {
-    this.#timers.get(lane)?.cancel()
-    this.#timers.delete(lane)
-  }
-
-  #flush(): void {
-    if (this.#closed) return
-    if (this.#toStart.length > 0) {
-      const lanes = this.#toStart
-      this.#toStart = []
-      this.#lookups.start(lanes)
-    }
-    if (this.#toLocate.length > 0) {
-      const lanes = this.#toLocate
-      this.#toLocate = []
-      this.#lookups.locate(lanes)
-    }
-    if (this.#toSet) {
-      this.#toSet = false
-      this.#polling.set()
-    }
-    this.#host.changed()
   }
 
   #newPolling(): LanePolling {
@@ -338,17 +260,36 @@ export class LaneRunner {
       started: (lane, start) => this.#started(lane, start),
       startFailed: (lane, error) => {
         if (error instanceof NotFoundError) this.#context.topics.forget(lane.partition)
-        this.#execute(lane, lane.machine.handle({ type: "startFailed", error, atMs: this.#now }))
+        this.#tell(lane, { type: "startFailed", error, atMs: this.#now })
       },
       located: (lane, { first, end, lineage }) => {
         const event = { type: "located", first, end, lineage, polling: this.#polling.polling, atMs: this.#now } as const
-        this.#execute(lane, lane.machine.handle(event))
+        this.#tell(lane, event)
       },
-      locateFailed: (lane, error) =>
-        this.#execute(lane, lane.machine.handle({ type: "locateFailed", error, atMs: this.#now })),
-      settled: () => this.#flush(),
+      locateFailed: (lane, error) => this.#tell(lane, { type: "locateFailed", error, atMs: this.#now }),
+      settled: () => this.#commands.flush(),
       failed: (error) => this.#host.pollFailed(error),
     })
+  }
+
+  #newCommands(): LaneCommands {
+    const opener = openerOf(this.#context, this.#settings.encryptor)
+    return new LaneCommands(
+      { clock: this.#context.clock, topics: this.#context.topics, opener },
+      {
+        consumer: this.#host,
+        starts: this.#starts,
+        start: (lanes) => this.#lookups.start(lanes),
+        locate: (lanes) => this.#lookups.locate(lanes),
+        set: () => this.#polling.set(),
+        took: (slice) => this.#polling.took(slice),
+        due: (lane) => {
+          this.#tell(lane, { type: "due", polling: this.#polling.polling })
+          this.#polling.hurry()
+          this.#commands.flush()
+        },
+      },
+    )
   }
 
   #started(lane: Lane, start: StartPosition): void {
@@ -357,7 +298,7 @@ export class LaneRunner {
     const commands = lane.machine.handle(event)
     // A seek that came first has the last word.
     this.#host.started(lane, { ...start, offset: lane.machine.offset })
-    this.#execute(lane, commands)
+    this.#commands.execute(lane, commands)
     this.#polling.hurry()
     this.#starts.tell(lane, undefined)
   }
@@ -366,33 +307,37 @@ export class LaneRunner {
     if (this.#closed || lane.draining) return
     const event = { type: "seek", offset, fromMicros, polling: this.#polling.polling } as const
     lane.told = undefined
-    this.#goOn(lane, lineage === undefined ? event : { ...event, lineage })
+    this.#goOn(lane, lane.machine.handle(lineage === undefined ? event : { ...event, lineage }))
   }
 
   #pass(lane: Lane, next: bigint): void {
+    const commands = lane.machine.handle({ type: "skip", next, polling: this.#polling.polling })
+    // Reading is beyond it already, and goes on as it does.
+    if (commands.length === 0) return
     // The same error may have come again since it was handed out.
     lane.error = undefined
-    this.#goOn(lane, { type: "skip", next, polling: this.#polling.polling })
+    this.#goOn(lane, commands)
   }
 
-  #goOn(lane: Lane, event: PartitionReaderEvent): void {
-    this.#unwake(lane)
-    this.#execute(lane, lane.machine.handle(event))
+  /** What the partition waited for is overtaken. */
+  #goOn(lane: Lane, commands: readonly PartitionReaderCommand[]): void {
+    this.#commands.unwake(lane)
+    this.#commands.execute(lane, commands)
     this.#polling.hurry()
-    this.#flush()
+    this.#commands.flush()
   }
 
   #readAgain(lane: Lane): void {
     const { machine } = lane
     const offset = lane.handedNext ?? lane.ranges.prefix
     if (machine.starting || (machine.reading && machine.offset === offset)) return
-    this.#unwake(lane)
+    this.#commands.unwake(lane)
     this.#host.reselected(lane)
     lane.told = undefined
-    const commands = machine.handle({ type: "seek", offset, polling: false })
-    this.#execute(
-      lane,
-      commands.filter(({ type }) => type !== "drop"),
-    )
+    this.#tell(lane, { type: "again", offset })
+  }
+
+  #tell(lane: Lane, event: PartitionReaderEvent): void {
+    this.#commands.execute(lane, lane.machine.handle(event))
   }
 }

@@ -1,4 +1,4 @@
-import type { Claim, MillraceError, TopicPartition } from "@millrace/contract"
+import type { Claim, Lineage, MillraceError, TopicPartition } from "@millrace/contract"
 import { topicKey } from "../client/names.ts"
 import type { MessageSource } from "../record/message.ts"
 import { HandledRanges } from "./handled-ranges.ts"
@@ -41,6 +41,8 @@ export class Lane {
   readonly holding: Holding = new Holding()
   /** Nothing is handed out before its last message is handled: the handler runner says so. */
   held = false
+  /** The history that its progress is of: behind the reader's while the reader tells of another one. */
+  history: Lineage = ""
   /** Gained after the consumer's start: `startAt` does not apply. */
   readonly gainedLater: boolean
   /** Progress behind the last message that was handed out; absent until there was one. */
@@ -86,6 +88,11 @@ export class Lane {
     this.claim = options.claim
     this.gainedLater = options.gainedLater
     this.machine = new PartitionReaderMachine(partition, policy)
+  }
+
+  /** The history that is being read. */
+  get lineage(): Lineage {
+    return this.machine.lineage
   }
 
   /** The first message that is handed out and not handled. */

@@ -45,8 +45,14 @@ export class BatchTaker implements Taker<MessageBatch> {
   }
 }
 
-/** One call of `next`: without a promise chain when there is something. */
-export function nextOf<T>(taker: Taker<T>): Promise<Result<T>> {
+/**
+ * One call of `next`: without a promise chain when there is something.
+ * @param wait What to do while there is nothing.
+ */
+export function nextOf<T>(
+  taker: Taker<T>,
+  wait: (taker: Taker<T>) => Promise<Result<T>> = waitFor,
+): Promise<Result<T>> {
   let value: T | undefined
   try {
     value = taker.take()
@@ -54,14 +60,7 @@ export function nextOf<T>(taker: Taker<T>): Promise<Result<T>> {
     return Promise.reject(error)
   }
   if (value !== undefined) return Promise.resolve({ done: false, value })
-  if (taker.handOver.ended) return Promise.resolve(ended())
-  return new Promise((resolve, reject) => {
-    wait(taker, {
-      got: (next) => resolve({ done: false, value: next }),
-      failed: reject,
-      ended: () => resolve(ended()),
-    })
-  })
+  return taker.handOver.ended ? Promise.resolve(ended()) : wait(taker)
 }
 
 /** One call of `nextWithin`. Neither a timer nor a listener stays behind, whichever way it ends. */
@@ -92,7 +91,13 @@ export function nextWithinOf<T>(
     const abort = (): void => {
       if (leave()) fail(cancelled(what, signal))
     }
-    const leave = wait(taker, {
+    const expire = (): void => {
+      if (leave()) fail(new TimeoutError(`${what}: no message within ${timeoutMs} ms`, { outcome: "rejected" }))
+    }
+    const timer = timeoutMs === undefined ? undefined : clock.setTimer(timeoutMs, expire)
+    signal?.addEventListener("abort", abort, { once: true })
+    // Last: the call may be answered at once.
+    const leave = queue(taker, {
       got(next) {
         done()
         resolve(next)
@@ -100,42 +105,23 @@ export function nextWithinOf<T>(
       failed: fail,
       ended: () => fail(new ClosedError(`${what} was shut down`)),
     })
-    const expire = (): void => {
-      if (leave()) fail(new TimeoutError(`${what}: no message within ${timeoutMs} ms`, { outcome: "rejected" }))
-    }
-    const timer = timeoutMs === undefined ? undefined : clock.setTimer(timeoutMs, expire)
-    signal?.addEventListener("abort", abort, { once: true })
   })
 }
 
-/** The iterator behind `for await`: plain calls of `next`, and a `return` that knows what leaving early means. */
+/**
+ * The iterator behind `for await`: plain calls of `next`, and a `return` that knows what leaving early means. With a signal, a call that
+ * waits, and every later one, fails with CancelledError once it fires.
+ */
 export class ConsumerIterator<T> implements AsyncIterator<T, undefined> {
   readonly #taker: Taker<T>
-  #left = false
-
-  constructor(taker: Taker<T>) {
-    this.#taker = taker
-  }
-
-  next(): Promise<Result<T>> {
-    return this.#left ? Promise.resolve(ended()) : nextOf(this.#taker)
-  }
-
-  return(): Promise<Result<T>> {
-    if (!this.#left) this.#taker.handOver.abandon()
-    this.#left = true
-    return Promise.resolve(ended())
-  }
-}
-
-/** The same with a signal: a call that waits, and every later one, fails with CancelledError once it fires. */
-export class CancellableIterator<T> implements AsyncIterator<T, undefined> {
-  readonly #taker: Taker<T>
   readonly #what: string
-  readonly #signal: AbortSignal
+  readonly #signal: AbortSignal | undefined
+  readonly #wait = (taker: Taker<T>): Promise<Result<T>> => this.#waitFor(taker)
+  /** Ends a call that waits. */
+  readonly #calls = new Set<() => void>()
   #left = false
 
-  constructor(taker: Taker<T>, what: string, signal: AbortSignal) {
+  constructor(taker: Taker<T>, what: string, signal: AbortSignal | undefined) {
     this.#taker = taker
     this.#what = what
     this.#signal = signal
@@ -143,54 +129,70 @@ export class CancellableIterator<T> implements AsyncIterator<T, undefined> {
 
   next(): Promise<Result<T>> {
     if (this.#left) return Promise.resolve(ended())
-    const taker = this.#taker
     const signal = this.#signal
-    if (signal.aborted) {
+    if (signal?.aborted) {
       // Asking for the next one says that the last one is handled, whatever the answer.
-      taker.handOver.acknowledge()
+      this.#taker.handOver.acknowledge()
       return Promise.reject(cancelled(this.#what, signal))
     }
-    let value: T | undefined
-    try {
-      value = taker.take()
-    } catch (error) {
-      return Promise.reject(error)
-    }
-    if (value !== undefined) return Promise.resolve({ done: false, value })
-    if (taker.handOver.ended) return Promise.resolve(ended())
-    return this.#wait()
+    return nextOf(this.#taker, this.#wait)
   }
 
+  /** A call that still waits (a stream that is destroyed) is done too: a message that comes later is for somebody else. */
   return(): Promise<Result<T>> {
     if (!this.#left) this.#taker.handOver.abandon()
     this.#left = true
+    for (const end of this.#calls) end()
     return Promise.resolve(ended())
   }
 
-  #wait(): Promise<Result<T>> {
+  #waitFor(taker: Taker<T>): Promise<Result<T>> {
     const signal = this.#signal
     return new Promise((resolve, reject) => {
+      const done = (): void => {
+        signal?.removeEventListener("abort", abort)
+        this.#calls.delete(end)
+      }
+      const finish = (): void => {
+        done()
+        resolve(ended())
+      }
+      const fail = (error: unknown): void => {
+        done()
+        reject(error)
+      }
       const abort = (): void => {
-        if (leave()) reject(cancelled(this.#what, signal))
+        if (leave()) fail(cancelled(this.#what, signal))
       }
-      const settle = <V>(how: (value: V) => void): ((value: V) => void) => {
-        return (value) => {
-          signal.removeEventListener("abort", abort)
-          how(value)
-        }
+      const end = (): void => {
+        if (leave()) finish()
       }
-      const leave = wait(this.#taker, {
-        got: settle((value) => resolve({ done: false, value })),
-        failed: settle(reject),
-        ended: settle<void>(() => resolve(ended())),
+      signal?.addEventListener("abort", abort, { once: true })
+      this.#calls.add(end)
+      const leave = queue(taker, {
+        got(value) {
+          done()
+          resolve({ done: false, value })
+        },
+        failed: fail,
+        ended: finish,
       })
-      signal.addEventListener("abort", abort, { once: true })
     })
   }
 }
 
+function waitFor<T>(taker: Taker<T>): Promise<Result<T>> {
+  return new Promise((resolve, reject) => {
+    queue(taker, {
+      got: (value) => resolve({ done: false, value }),
+      failed: reject,
+      ended: () => resolve(ended()),
+    })
+  })
+}
+
 /** Queues one call. The answer takes it out again, and is false when it was served. */
-function wait<T>(
+function queue<T>(
   taker: Taker<T>,
   caller: { got(value: T): void; failed(error: unknown): void; ended(): void },
 ): () => boolean {

@@ -44,6 +44,9 @@ export class OffsetCommitter {
   #settlers: (() => void)[] = []
   #underWay: ReadonlyMap<Lane, Pending> = new Map()
   #laneSettlers: { readonly lane: Lane; readonly resolve: () => void }[] = []
+  #triers: (() => void)[] = []
+  /** What fails is not tried again. */
+  #ended = false
 
   constructor(
     store: { readonly offsets: OffsetStore; readonly owner: OffsetOwner },
@@ -84,6 +87,14 @@ export class OffsetCommitter {
     return settled
   }
 
+  /** The same, but what fails and may pass is waited for no longer than one try. */
+  tried(): Promise<void> {
+    if (!this.busy) return Promise.resolve()
+    const tried = new Promise<void>((resolve) => this.#triers.push(resolve))
+    this.#tryNow()
+    return tried
+  }
+
   /** Settles when nothing of this partition is under way or waiting, whatever the others do. */
   settledOf(lane: Lane): Promise<void> {
     if (!this.#busyWith(lane)) return Promise.resolve()
@@ -101,15 +112,20 @@ export class OffsetCommitter {
     if (pending !== undefined && !this.busy) this.#finish()
   }
 
-  /** Gives up what waits; what is under way settles by itself. */
-  abandon(error: MillraceError): void {
+  /** Gives up what waits. What is under way settles by itself, and is not tried again. */
+  end(error: MillraceError): void {
+    this.#ended = true
+    this.#abandon(error)
+  }
+
+  #abandon(error: MillraceError): void {
     this.#retry?.cancel()
     this.#retry = undefined
     for (const lane of [...this.#pending.keys()]) this.drop(lane, error)
   }
 
   #put(lane: Lane, next: bigint | undefined): Pending {
-    const lineage = lane.machine.lineage
+    const lineage = lane.history
     const pending = this.#pending.get(lane)
     if (pending === undefined) {
       const fresh: Pending = { next, callers: [], background: false, lineage }
@@ -131,7 +147,8 @@ export class OffsetCommitter {
       for (const { callers } of this.#underWay.values()) for (const caller of callers) caller.reject(fault)
       this.#underWay = new Map()
       for (const lane of this.#pending.keys()) this.#host.storeFailed(lane, fault)
-      this.abandon(fault)
+      this.#abandon(fault)
+      this.#tellTried()
       this.#finish()
     })
   }
@@ -156,6 +173,7 @@ export class OffsetCommitter {
       this.#tellSettled()
     }
     this.#running = false
+    this.#tellTried()
     if (this.#pending.size === 0) this.#finish()
   }
 
@@ -174,6 +192,12 @@ export class OffsetCommitter {
   #awaited(): boolean {
     for (const { callers } of this.#pending.values()) if (callers.length > 0) return true
     return false
+  }
+
+  #tellTried(): void {
+    const triers = this.#triers
+    this.#triers = []
+    for (const resolve of triers) resolve()
   }
 
   #finish(): void {
@@ -225,12 +249,12 @@ export class OffsetCommitter {
   #settle(lane: Lane, pending: Pending, error: MillraceError | undefined): void {
     if (error === undefined) {
       lane.storeFailsSinceMs = undefined
-      this.#host.stored(lane, pending.next)
+      if (pending.lineage === lane.history) this.#host.stored(lane, pending.next)
       for (const caller of pending.callers) caller.resolve()
       return
     }
     for (const caller of pending.callers.splice(0)) caller.reject(error)
-    if (!pending.background || !lane.live) return
+    if (!pending.background || !lane.live || this.#ended) return
     // A partition that went to another member, or a history that is over: the membership and the reader tell of it.
     if (error instanceof NotAssignedError || error.kind === "history-changed") return
     if (!error.retryable) {

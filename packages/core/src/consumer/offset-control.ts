@@ -21,6 +21,8 @@ import { StoredProgress } from "./stored-progress.ts"
 /** The consumer whose offsets are controlled. */
 interface OffsetHost {
   readonly ended: boolean
+  /** Begins to read, unless that has begun. */
+  start(): void
   readonly lanes: Iterable<Lane>
   lane(place: TopicPartition): Lane | undefined
   /** Writes back how far messages were handed out. */
@@ -99,38 +101,39 @@ export class OffsetControl {
   }
 
   async storeOffset(offset: bigint, partition?: number, options?: { readonly resetPosition?: boolean }): Promise<void> {
-    const committer = this.#storing("storeOffset")
+    this.#storing("storeOffset")
     const next = this.#stored.checkOffset(offset) + 1n
     const place = this.#place(partition)
-    const lane = this.#host.lane(place)
     const resets = new OptionReader(`${this.#identity.what}: storeOffset`, options, ["resetPosition"]).flag(
       "resetPosition",
       false,
     )
+    if (resets) this.#host.start()
+    this.#host.settle()
+    const lane = this.#host.lane(place)
     const gate = resets ? this.#progress.gate : undefined
     if (lane === undefined || lane.machine.starting) await this.#stored.storeNext(place, next, lane?.claim)
     else {
       gate?.refuseUncertain(lane)
-      const store = (): Promise<void> => committer.commit(lane, next)
+      const store = (): Promise<void> => this.#progress.place(lane, next)
       await (gate === undefined ? store() : gate.halted(lane, store))
-      this.#progress.submitted(lane, next)
     }
     if (resets && lane?.live === true) this.#host.seek(lane, next)
   }
 
   async deleteOffset(partition?: number): Promise<void> {
-    const committer = this.#storing("deleteOffset")
+    this.#storing("deleteOffset")
     const place = this.#place(partition)
     const lane = this.#host.lane(place)
     if (lane === undefined) return this.#stored.forget(place)
-    await committer.commit(lane, undefined)
-    this.#progress.submitted(lane, undefined)
+    this.#host.settle()
+    await this.#progress.place(lane, undefined)
   }
 
   async storedOffset(partition?: number): Promise<StoredOffset | undefined> {
     const committer = this.#storing("storedOffset")
     const place = this.#place(partition)
-    await committer.settled()
+    await committer.tried()
     return this.#stored.stored(place)
   }
 
@@ -147,7 +150,7 @@ export class OffsetControl {
   async lag(): Promise<Lag[]> {
     this.#refuseClosed("lag")
     this.#host.settle()
-    await this.#progress.committer?.settled()
+    await this.#progress.committer?.tried()
     const lanes = [...this.#host.lanes]
     const { partition } = this.#identity
     const places = lanes.length === 0 && partition !== undefined ? [partition] : lanes.map((lane) => lane.partition)

@@ -3,6 +3,7 @@ import { describe, test } from "node:test"
 import {
   ClosedError,
   ConnectionError,
+  HistoryChangedError,
   InvalidError,
   MillraceError,
   StorageError,
@@ -42,6 +43,40 @@ async function stopped(client: FakeClient, consumer: Consumer): Promise<ReadOper
   assert.ok(operation !== undefined, error.message)
   return operation
 }
+
+describe("a history that is over", () => {
+  test("is found by the store, when the reader has read enough to look no more", async () => {
+    const client = filled(6)
+    const consumer = open(client, { prefetchRecords: 2 })
+    const changes: unknown[] = []
+    consumer.on({ sourceChanged: ({ offset }) => changes.push(offset) })
+    const store = Promise.withResolvers<void>()
+    client.offsets.gate = store.promise
+    const read = consumer.nextWithin(60_000)
+    await client.settle()
+    client.log.purge(client.place(), "b")
+    client.put(100, 102)
+    await client.settle()
+    client.offsets.failures.push(new HistoryChangedError("purged"))
+    client.offsets.gate = undefined
+    store.resolve()
+    await client.clock.advance(1000)
+    assert.deepEqual(textsOf([await read]), ["100"])
+    assert.deepEqual(changes, [0n])
+    await consumer.shutdown()
+    assert.deepEqual([...new Set(client.offsets.history.map(({ lineage }) => lineage))], ["b"])
+  })
+
+  test("may be a mistake of the store: then what was read is stored again, and handed out", async () => {
+    const client = filled(2)
+    const consumer = open(client)
+    client.offsets.failures.push(new HistoryChangedError("not yet here"))
+    const read = consumer.nextWithin(60_000)
+    await client.clock.advance(1000)
+    assert.deepEqual(textsOf([await read]), ["0"])
+    await consumer.shutdown()
+  })
+})
 
 describe("moves that cross each other under onRead", () => {
   test("a seek that fails while something waits for its store: it is stored and handed out", async () => {

@@ -16,7 +16,7 @@ export class PageCollector {
   readonly #settings: PageSettings
   #ready: ReadyPage[] = []
   /** What the feed failed with behind the pages that are ready. */
-  #failure: { readonly error: unknown } | undefined
+  #failure: { readonly error: unknown; readonly lane: FeedLane | undefined } | undefined
 
   constructor(feed: MessageFeed, settings: PageSettings) {
     this.#feed = feed
@@ -34,8 +34,9 @@ export class PageCollector {
     return undefined
   }
 
-  /** Forgets what is ready of a partition. */
+  /** Forgets what is ready of a partition, and its error. */
   drop(lane: FeedLane): void {
+    if (this.#failure?.lane === lane) this.#failure = undefined
     this.#ready = this.#ready.filter((page) => page.lane !== lane)
   }
 
@@ -47,7 +48,7 @@ export class PageCollector {
       try {
         message = this.#feed.take()
       } catch (error) {
-        this.#failure = { error }
+        this.#failure = { error, lane: this.#feed.lane }
         break
       }
       const lane = this.#feed.lane

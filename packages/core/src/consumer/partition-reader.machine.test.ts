@@ -99,6 +99,47 @@ describe("what of an answer is new", () => {
   })
 })
 
+describe("a position that the backend refuses and its watermarks allow", () => {
+  const inRange: PartitionReaderEvent = { type: "located", first: 0n, end: 50n, lineage: "a", polling: false, atMs: 5 }
+
+  test("is asked for again at once, and from then on after a wait, until something is read", () => {
+    const machine = started()
+    const refused = (): string[] => {
+      assert.deepEqual(types(machine.handle(failedWith(new OffsetOutOfRangeError("x")))), ["locate"])
+      return types(machine.handle(inRange))
+    }
+    assert.deepEqual(refused(), ["set"])
+    for (let time = 0; time < 3; time++) {
+      assert.deepEqual(refused(), ["wake"])
+      assert.deepEqual(types(machine.handle({ type: "due", polling: false })), ["set"])
+    }
+    machine.handle(read([batch(10, 1)], 11))
+    assert.deepEqual(refused(), ["set"])
+  })
+})
+
+describe("what was read ahead, again", () => {
+  test("begins at the time that the start asked for, as long as reading has not gone on", () => {
+    const micros = (count: number): FakeBatch =>
+      new FakeBatch(
+        10n,
+        Array.from({ length: count }, (_, index) => ({ timestampMicros: BigInt(index) })),
+      )
+    const machine = new PartitionReaderMachine(place, policy)
+    machine.handle({ type: "started", offset: 10n, lineage: "a", fromMicros: 3n, polling: false })
+    const from = (): unknown => machine.handle(read([micros(6)], 16)).map((one) => one.type === "accept" && one.from)
+    assert.deepEqual(from(), [3])
+    assert.deepEqual(types(machine.handle({ type: "again", offset: 10n })), ["set"])
+    assert.deepEqual(from(), [3])
+    machine.handle({ type: "again", offset: 11n })
+    assert.deepEqual(from(), [1], "records before were handed out: from here all of them come")
+    machine.handle({ type: "seek", offset: 10n, polling: false })
+    assert.deepEqual(from(), [0])
+    machine.handle({ type: "again", offset: 10n })
+    assert.deepEqual(from(), [0])
+  })
+})
+
 describe("every phase and every event", () => {
   const events: Record<string, PartitionReaderEvent> = {
     started: { type: "started", offset: 10n, lineage: "a", polling: false },
@@ -116,6 +157,7 @@ describe("every phase and every event", () => {
     "seek (new history)": { type: "seek", offset: 12n, lineage: "b", polling: false },
     skip: { type: "skip", next: 12n, polling: false },
     errorTaken: { type: "errorTaken", atMs: 5 },
+    doubted: { type: "doubted" },
   }
   const phases: Record<string, () => PartitionReaderMachine> = {
     starting: () => new PartitionReaderMachine(place, policy),
@@ -137,6 +179,7 @@ describe("every phase and every event", () => {
       "readFailed (range)": ["locate"],
       "readFailed (passing)": ["wake"],
       "readFailed (lasting)": ["fail"],
+      doubted: ["locate"],
       seek: ["drop", "set"],
       "seek (new history)": ["drop", "sourceChanged", "set"],
       skip: ["advance", "set"],
@@ -151,12 +194,14 @@ describe("every phase and every event", () => {
     },
     waiting: {
       due: ["set"],
+      doubted: ["locate"],
       seek: ["drop", "set"],
       "seek (new history)": ["drop", "sourceChanged", "set"],
       skip: ["advance", "set"],
     },
     failed: {
       errorTaken: ["wake"],
+      doubted: ["locate"],
       seek: ["drop", "set"],
       "seek (new history)": ["drop", "sourceChanged", "set"],
       skip: ["advance", "set"],

@@ -5,10 +5,11 @@
  *     phase      leaves by                                      to
  *     starting   started | startFailed                          reading | waiting, failed
  *     reading    readFailed (history, range) | readFailed       locating | waiting, failed
+ *                doubted                                        locating; so do waiting and failed, where reading is what failed
  *     locating   located | locateFailed                         reading, failed | waiting, failed
  *     waiting    due                                            starting, reading, locating (what failed); failed once it has stopped
  *     failed     errorTaken                                     waiting
- *     any        seek, skip                                     reading; starting where no start is known
+ *     any        seek, skip, again                              reading; starting where no start is known (not for skip and again)
  *     any        close                                          closed
  *
  * An event that the phase does not expect is an answer that came too late, and is dropped.
@@ -17,7 +18,6 @@
  * error comes again and again, and the backend is asked no more, until `seek` or `skip` (table 2.5 of the options).
  */
 import {
-  CorruptionError,
   type EncodedBatch,
   HistoryChangedError,
   type Lineage,
@@ -26,7 +26,8 @@ import {
   OffsetOutOfRangeError,
   type TopicPartition,
 } from "@millrace/contract"
-import { topicText } from "../client/names.ts"
+import { covers, firstWanted } from "./batch-entry.ts"
+import { damagedError, gapError, rangeError } from "./partition-errors.ts"
 import { isRefusal, refusalsToStop, stoppedError } from "./refusals.ts"
 
 /** What a partition's reader is doing; `failed`: its error waits to be handed out. */
@@ -83,9 +84,13 @@ export type PartitionReaderEvent =
       readonly fromMicros?: bigint | undefined
       readonly polling: boolean
     }
+  /** Read on at `offset`, which was reached before, with a fresh reader: what was read ahead is void, what is handed out is not. */
+  | { readonly type: "again"; readonly offset: bigint }
   /** Read on at `next`; what lies before it counts as read. */
   | { readonly type: "skip"; readonly next: bigint; readonly polling: boolean }
   | { readonly type: "errorTaken"; readonly atMs: number }
+  /** Somebody else was told that the history is over. */
+  | { readonly type: "doubted" }
   | { readonly type: "close" }
 
 export type PartitionReaderCommand =
@@ -121,6 +126,10 @@ export class PartitionReaderMachine {
   /** The position was set while a poll was under way: its answer may be of the old position, and is believed only when it covers the new. */
   #doubtful = false
   #fromMicros: bigint | undefined
+  /** Where reading was last told to begin, for `again`. */
+  #place: { readonly offset: bigint; readonly fromMicros: bigint | undefined } | undefined
+  /** The watermarks allow the position, and the backend refused it even so: once more, and it is waited. */
+  #astray = false
   #startTries = 0
   /** What `waiting` goes on with, and what `failed` will. */
   #resume: Step = "starting"
@@ -186,10 +195,14 @@ export class PartitionReaderMachine {
         return this.#phase === "waiting" ? this.#due(event.polling) : nothing
       case "seek":
         return this.#seek(event)
+      case "again":
+        return this.starting ? nothing : this.#again(event.offset)
       case "skip":
         return this.#skip(event.next, event.polling)
       case "errorTaken":
         return this.#phase === "failed" ? this.#errorTaken(event.atMs) : nothing
+      case "doubted":
+        return this.#doubted()
       case "close":
         this.#phase = "closed"
         return nothing
@@ -198,9 +211,8 @@ export class PartitionReaderMachine {
 
   #started(event: PartitionReaderEvent & { type: "started" }): readonly PartitionReaderCommand[] {
     const { offset, fromMicros } = this.#seekBeforeStart ?? event
-    this.#offset = offset
     this.#lineage = event.lineage
-    this.#fromMicros = fromMicros
+    this.#stand(offset, fromMicros)
     this.#seekBeforeStart = undefined
     this.#startTries = 0
     return this.#go("reading", event.polling)
@@ -221,6 +233,7 @@ export class PartitionReaderMachine {
       if (!covers(event.batches, this.#offset)) return this.#go("reading", false)
     }
     this.#refusals = 0
+    this.#astray = false
     const commands: PartitionReaderCommand[] = []
     let position = this.#offset
     for (const batch of event.batches) {
@@ -232,11 +245,12 @@ export class PartitionReaderMachine {
       }
       let from: number
       try {
-        from = this.#firstWanted(batch, position)
+        from = firstWanted(batch, position, this.#fromMicros)
+        this.#fromMicros = undefined
       } catch (error) {
         if (!(error instanceof MillraceError)) throw error
         this.#offset = position
-        return [...commands, ...this.#failed(damaged(this.#partition, batch, error), event.atMs, "reading")]
+        return [...commands, ...this.#failed(damagedError(this.#partition, batch, error), event.atMs, "reading")]
       }
       position = batch.lastOffset + 1n
       commands.push({ type: "accept", batch, from, after: position })
@@ -256,25 +270,18 @@ export class PartitionReaderMachine {
     return commands
   }
 
-  /** The first record of the batch at or behind the position and, right after a start by time, the time. */
-  #firstWanted(batch: EncodedBatch, position: bigint): number {
-    const from = batch.firstOffset >= position ? 0 : batch.indexOf(position)
-    const fromMicros = this.#fromMicros
-    this.#fromMicros = undefined
-    if (fromMicros === undefined) return from
-    for (let index = from; index < batch.count; index++) {
-      if (batch.timestampMicros(index) >= fromMicros) return index
-    }
-    // All are older: the time lay behind the end when it was looked up, and these records came since.
-    return from
-  }
-
   #readFailed(error: MillraceError, atMs: number): readonly PartitionReaderCommand[] {
     if (error instanceof HistoryChangedError) return this.#lose("history")
     if (error instanceof OffsetOutOfRangeError) return this.#lose("range")
     // It may be of a position that is not ours any more: asked anew, it comes again if it is of this one.
     if (this.#doubtful) return this.#go("reading", false)
     return this.#failed(error, atMs, "reading")
+  }
+
+  /** A start, and a look that is under way or waits, find out by themselves. */
+  #doubted(): readonly PartitionReaderCommand[] {
+    const waits = this.#phase === "waiting" || this.#phase === "failed"
+    return this.#phase === "reading" || (waits && this.#resume === "reading") ? this.#lose("history") : nothing
   }
 
   #lose(why: "range" | "history" | "gap"): readonly PartitionReaderCommand[] {
@@ -290,9 +297,10 @@ export class PartitionReaderMachine {
     }
     if (this.#lost === "history") return this.#wait(atMs + this.#policy.retryIntervalMs, "reading")
     if (from >= first && from <= end) {
-      return this.#lost === "gap"
-        ? this.#failed(gapError(this.#partition, from, this.#gapEnd), atMs, "reading")
-        : this.#go("reading", polling)
+      if (this.#lost === "gap") return this.#failed(gapError(this.#partition, from, this.#gapEnd), atMs, "reading")
+      if (this.#astray) return this.#wait(atMs + this.#policy.retryIntervalMs, "reading")
+      this.#astray = true
+      return this.#go("reading", polling)
     }
     if (this.#policy.onOutOfRange === "fail") {
       return this.#failed(rangeError(this.#partition, from, first, end), atMs, "reading")
@@ -303,8 +311,7 @@ export class PartitionReaderMachine {
 
   #newHistory(lineage: Lineage, offset: bigint, polling: boolean): readonly PartitionReaderCommand[] {
     this.#lineage = lineage
-    this.#offset = offset
-    this.#fromMicros = undefined
+    this.#stand(offset, undefined)
     return [{ type: "drop" }, { type: "sourceChanged", offset }, ...this.#go("reading", polling)]
   }
 
@@ -353,9 +360,22 @@ export class PartitionReaderMachine {
       return this.#phase === "starting" ? nothing : [{ type: "drop" }, ...this.#go("starting", polling)]
     }
     if (lineage !== undefined && lineage !== this.#lineage) return this.#newHistory(lineage, offset, polling)
+    this.#stand(offset, fromMicros)
+    return [{ type: "drop" }, ...this.#go("reading", polling)]
+  }
+
+  #again(offset: bigint): readonly PartitionReaderCommand[] {
+    this.#refusals = 0
+    this.#stopped = undefined
+    this.#offset = offset
+    this.#fromMicros = this.#place?.offset === offset ? this.#place.fromMicros : undefined
+    return this.#go("reading", false)
+  }
+
+  #stand(offset: bigint, fromMicros: bigint | undefined): void {
     this.#offset = offset
     this.#fromMicros = fromMicros
-    return [{ type: "drop" }, ...this.#go("reading", polling)]
+    this.#place = { offset, fromMicros }
   }
 
   #skip(next: bigint, polling: boolean): readonly PartitionReaderCommand[] {
@@ -366,32 +386,4 @@ export class PartitionReaderMachine {
     this.#fromMicros = undefined
     return [{ type: "advance", next }, ...this.#go("reading", polling)]
   }
-}
-
-/** Whether an answer begins at the position: then it is an answer to it, whenever it was asked for. */
-function covers(batches: readonly EncodedBatch[], offset: bigint): boolean {
-  return batches.some((batch) => batch.firstOffset <= offset && offset <= batch.lastOffset)
-}
-
-function gapError(partition: TopicPartition, offset: bigint, nextOffset: bigint): CorruptionError {
-  return new CorruptionError(
-    `partition ${partition.partition} of topic "${topicText(partition)}": record ${offset} is missing between records that are there`,
-    { context: { ...partition, offset, nextOffset } },
-  )
-}
-
-/** The batch contradicts itself before anything of it could be handed out: all of it is bad. */
-function damaged(partition: TopicPartition, batch: EncodedBatch, cause: MillraceError): CorruptionError {
-  const { firstOffset, lastOffset } = batch
-  return new CorruptionError(
-    `partition ${partition.partition} of topic "${topicText(partition)}": the batch of records ${firstOffset} to ${lastOffset} is damaged: ${cause.message}`,
-    { context: { ...partition, offset: firstOffset, nextOffset: lastOffset + 1n }, cause },
-  )
-}
-
-function rangeError(partition: TopicPartition, offset: bigint, first: bigint, end: bigint): OffsetOutOfRangeError {
-  return new OffsetOutOfRangeError(
-    `partition ${partition.partition} of topic "${topicText(partition)}": the position ${offset} is out of range: the partition has ${first === end ? `no records; its next offset is ${end}` : `offsets ${first} to ${end - 1n}`}`,
-    { context: { ...partition, offset, first, end } },
-  )
 }

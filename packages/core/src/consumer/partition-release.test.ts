@@ -1,7 +1,7 @@
 /** What happens between the moment when the group wants a partition back and the one when it has it. */
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import { NotAssignedError, TimeoutError } from "@millrace/contract"
+import { ConnectionError, NotAssignedError, TimeoutError } from "@millrace/contract"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
 import type { GroupConsumerOptions } from "./consumer-options.ts"
@@ -22,6 +22,7 @@ async function open(
 const feedUser = {
   ready: (): void => {},
   dropped: (): void => {},
+  working: (): boolean => true,
   draining: (): undefined => undefined,
   ending: (): Promise<void> => Promise.resolve(),
   shutdownCalled: (): void => {},
@@ -249,5 +250,26 @@ describe("a hand-over", () => {
     assert.equal(client.log.polls, polls, "nothing was read again")
     await consumer.shutdown()
     assert.equal(client.groupNext("g", last), 50n)
+  })
+})
+
+describe("a commit of the caller's own that fails while its partition is handed over", () => {
+  test("takes nothing along: what it was for is stored before the partition goes", async () => {
+    const client = filled(1, 10)
+    const consumer = await open(client, [0], { commitPolicy: { kind: "interval", intervalMs: 60_000 } })
+    const [message] = await take(consumer, 1)
+    const store = Promise.withResolvers<void>()
+    client.offsets.gate = store.promise
+    client.offsets.failures.push(new ConnectionError("no server", { outcome: "rejected" }))
+    const committing = assert.rejects(consumer.commit(message as Message), ConnectionError)
+    revoke(client, 0)
+    await client.settle()
+    client.offsets.gate = undefined
+    store.resolve()
+    await committing
+    await client.clock.advance(1000)
+    assert.deepEqual(released(client), [0])
+    assert.equal(client.offsets.history.at(-1)?.offset, 1n)
+    await consumer.shutdown()
   })
 })

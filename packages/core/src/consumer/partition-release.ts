@@ -11,14 +11,14 @@ import { type Lane, laneKey } from "./lane.ts"
 /** The consumer as far as a hand-over goes. */
 export interface Releasing {
   lane(partition: TopicPartition): Lane | undefined
-  /** Nothing more of the partition is handed out or read; its commits are still good. */
-  stopHandingOut(lane: Lane): void
+  /** Nothing more of these partitions is handed out or read; their commits are still good. */
+  stopHandingOut(lanes: readonly Lane[]): void
   /** Settles once nothing of the partition is handed out and unhandled. */
   whenClear(lane: Lane): Promise<void>
   /** Stores the handled prefix; settles when that is done, or the partition was dropped. */
   storeHandled(lane: Lane): Promise<void>
-  /** The partition is not ours any more: what is in hands of it is never handled, and commits are refused. */
-  drop(lane: Lane): void
+  /** The partitions are not ours any more: what is in hands of them is never handled, and commits are refused. */
+  drop(lanes: readonly Lane[]): void
   readonly listeners: ConsumerListeners
 }
 
@@ -31,26 +31,33 @@ export interface ReleaseTimes {
 
 /**
  * Settles when nothing of these partitions is ours any more. Never rejects.
+ * @param options.hurried Settles when what is in hands gets no more time.
  * @param options.stopped Settles when the consumer ends: then nothing is waited for any more.
  * @returns the claims to release: without those that were lost on the way
  */
 export async function giveUp(
   consumer: Releasing,
   claims: readonly Claim[],
-  options: { readonly clock: Clock; readonly times: ReleaseTimes; readonly stopped: Promise<void> },
+  options: {
+    readonly clock: Clock
+    readonly times: ReleaseTimes
+    readonly hurried: Promise<void>
+    readonly stopped: Promise<void>
+  },
 ): Promise<Claim[]> {
-  const { clock, times, stopped } = options
+  const { clock, times, hurried, stopped } = options
   const lanes = claims.map((claim) => consumer.lane(claim)).filter((lane) => lane !== undefined)
-  for (const lane of lanes) consumer.stopHandingOut(lane)
+  consumer.stopHandingOut(lanes)
   const limit = new Delay(clock, times.limitMs)
   const patience = new Delay(clock, Math.min(times.patienceMs, times.limitMs))
   const over = Promise.race([limit.over, stopped])
+  const cutOff = Promise.race([patience.over, hurried, over])
   try {
     const told = consumer.listeners.tellAndWait("revoking", {
       partitions: claims.map(placeOf),
       deadlineMs: times.limitMs,
     })
-    const clear = lanes.map((lane) => Promise.race([consumer.whenClear(lane), patience.over, over]))
+    const clear = lanes.map((lane) => Promise.race([consumer.whenClear(lane), cutOff]))
     await Promise.all([Promise.race([told, over]), ...clear])
     const live = lanes.filter((lane) => lane.live)
     await Promise.race([Promise.all(live.map((lane) => consumer.storeHandled(lane))), over])
@@ -59,7 +66,7 @@ export async function giveUp(
     patience.cancel()
   }
   const gone = new Set(lanes.filter((lane) => !lane.live).map(({ key }) => key))
-  for (const lane of lanes) if (lane.live) consumer.drop(lane)
+  consumer.drop(lanes.filter((lane) => lane.live))
   return claims.filter((claim) => !gone.has(laneKey(claim)))
 }
 

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import { ConnectionError, HistoryChangedError, MillraceError, NotAssignedError, StorageError } from "@millrace/contract"
+import {
+  ConnectionError,
+  HistoryChangedError,
+  type MillraceError,
+  NotAssignedError,
+  StorageError,
+} from "@millrace/contract"
 import fc from "fast-check"
 import { type ReadGateCommand, type ReadGateEvent, ReadGateMachine } from "./read-gate.machine.ts"
 
@@ -252,12 +258,22 @@ describe("a store under onRead", () => {
     assert.deepEqual(machine.handle({ type: "resumed" }), [])
   })
 
-  test("of a partition that is another's, or of a history that is over, waits for the news in silence", () => {
-    for (const error of [new NotAssignedError("gone"), new HistoryChangedError("purged")]) {
-      const machine = storing()
-      assert.deepEqual(machine.handle(failed(error)), [])
-      assert.deepEqual(machine.handle({ type: "staged", next: 9n }), [])
-    }
-    assert.ok(new NotAssignedError("gone") instanceof MillraceError)
+  test("of a partition that is another's waits for the news in silence", () => {
+    const machine = storing()
+    assert.deepEqual(machine.handle(failed(new NotAssignedError("gone"))), [])
+    assert.deepEqual(machine.handle({ type: "staged", next: 9n }), [])
+  })
+
+  test("of a history that is over has the reader look, and is tried again unless that one has found another history", () => {
+    const machine = storing()
+    assert.deepEqual(machine.handle(failed(new HistoryChangedError("purged"))), [
+      { type: "wake", atMs: 100 },
+      { type: "look" },
+    ])
+    assert.deepEqual(machine.handle({ type: "staged", next: 9n }), [])
+    assert.deepEqual(machine.handle({ type: "due" }), [{ type: "store", attempt: 2, next: 9n }])
+    machine.handle({ type: "storeFailed", attempt: 2, error: new HistoryChangedError("purged"), atMs: 100 })
+    machine.handle({ type: "reset" })
+    assert.deepEqual(machine.handle({ type: "due" }), [])
   })
 })

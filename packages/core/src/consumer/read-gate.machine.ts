@@ -6,6 +6,7 @@
  *     idle       staged                             storing
  *     storing    stored                             idle, or storing what was read meanwhile
  *                storeFailed (may pass)             waiting
+ *                storeFailed (another history)      waiting, unless the reader finds that history before
  *                storeFailed (will not)             failed
  *                storeFailed (outcome unknown)      uncertain
  *                storeFailed (ours no more)         stopped
@@ -51,6 +52,8 @@ export type ReadGateCommand =
   | { readonly type: "pass"; readonly next: bigint }
   /** The reader is to be told. `uncertain`: until `found` or `abandoned`, nothing more is stored or handed out. */
   | { readonly type: "tell"; readonly error: MillraceError; readonly uncertain: bigint | undefined }
+  /** The history may be over: the reader is to look, and answers with `reset` if it is. */
+  | { readonly type: "look" }
   /** Answer `due` at this monotonic time. */
   | { readonly type: "wake"; readonly atMs: number }
 
@@ -137,11 +140,13 @@ export class ReadGateMachine {
   }
 
   #failed(error: MillraceError, atMs: number): readonly ReadGateCommand[] {
-    // A partition that went to another member, or a history that is over: the membership and the reader tell of it.
-    if (error.kind === "not-assigned" || error.kind === "history-changed") {
+    // A partition that went to another member: the membership tells of it.
+    if (error.kind === "not-assigned") {
       this.#phase = "stopped"
       return nothing
     }
+    // With what waits here the reader may have enough, and would never find out by itself.
+    if (error.kind === "history-changed") return [...this.#wait(atMs), { type: "look" }]
     if (error.outcome === "unknown") {
       this.#phase = "uncertain"
       return [{ type: "tell", error, uncertain: this.#storing }]

@@ -30,6 +30,8 @@ interface ReadGateSettings {
 interface ReadGateHost {
   /** The partition has something to hand out: messages, or an error. */
   offer(lane: Lane): void
+  /** The partition's history may be over. */
+  doubted(lane: Lane): void
   /** A fault of our own. */
   failed(error: MillraceError): void
 }
@@ -121,10 +123,18 @@ export class ReadGate {
     }
   }
 
-  /** The caller has stored something by itself, which stands until more is read. */
-  overruled(lane: Lane): void {
+  /** The caller stores something by itself, which stands until more is read. @returns what to tell `restored` if that fails */
+  overruled(lane: Lane): bigint | undefined {
     const gated = this.#gated.get(lane)
+    const own = gated?.own
     if (gated !== undefined) gated.own = undefined
+    return own
+  }
+
+  /** What the caller wanted to store is not. */
+  restored(lane: Lane, own: bigint | undefined): void {
+    const gated = this.#gated.get(lane)
+    if (gated !== undefined) gated.own ??= own
   }
 
   /** @throws InvalidError while it is not known whether the last store of the partition has happened */
@@ -220,6 +230,9 @@ export class ReadGate {
         gated.told = this.#told(gated, command.error, command.uncertain)
         lane.gateError = gated.told
         this.#host.offer(lane)
+        break
+      case "look":
+        this.#host.doubted(lane)
         break
       case "wake":
         gated.timer?.cancel()

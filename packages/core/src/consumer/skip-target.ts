@@ -28,8 +28,14 @@ export function skipTarget(lane: Lane): SkipTarget {
       { cause: told },
     )
   }
+  if (lane.machine.starting) {
+    throw new InvalidError(
+      `${where}: there is nothing to skip: where reading begins is not known, because its last error stands in the way; give consumer.seek a place that can be looked up`,
+      { cause: told },
+    )
+  }
   const { offset, nextOffset } = told.context
-  if (failure?.error !== told) {
+  if (failure === undefined || !isSame(failure.error, told)) {
     if (offset !== undefined && lane.handedOffset === offset) return { kind: "record", offset }
     throw gone(where, told)
   }
@@ -38,9 +44,17 @@ export function skipTarget(lane: Lane): SkipTarget {
   return { kind: "position", next: known > failure.offset ? known : failure.offset + 1n }
 }
 
-/** Whether the error is of bytes in the log, so that what lies behind them can be read all the same. One with a reason is of a filter. */
+/**
+ * Whether the error is of bytes in the log, so that what lies behind them can be read all the same. One with a reason is of a filter that
+ * cannot be applied at all.
+ */
 function isOfRecord({ kind, context }: MillraceError): boolean {
   return (kind === "decode" || kind === "corruption" || kind === "unsupported") && context.reason === undefined
+}
+
+/** The reader has met it again since: drivers make another error each time. */
+function isSame(one: MillraceError, other: MillraceError): boolean {
+  return one.kind === other.kind && one.context.offset === other.context.offset && one.message === other.message
 }
 
 function gone(where: string, told: MillraceError): InvalidError {

@@ -19,7 +19,7 @@ export interface StartPosition {
   readonly lineage: Lineage
   /** Leave out what was appended before, in the batch that holds `offset`: an anchor may answer the batch instead of the record. */
   readonly fromMicros: bigint | undefined
-  /** The progress that is stored, when reading goes on from it. */
+  /** The progress that is stored in this history. */
   readonly storedNext: bigint | undefined
 }
 
@@ -53,7 +53,16 @@ export async function findStarts(
     locateAnchored(session, requests, anchored, outcomes),
     checkNumbered(session, requests, numbered, outcomes),
   ])
-  return outcomes
+  return outcomes.map((outcome, index) => besideStored(outcome, stored[index]))
+}
+
+/** A replay goes before what is stored, and that stays stored: progress in the same history never goes back by reading. */
+function besideStored(
+  start: StartPosition | MillraceError,
+  stored: Position | MillraceError | undefined,
+): StartPosition | MillraceError {
+  if (start instanceof MillraceError || stored === undefined || stored instanceof MillraceError) return start
+  return stored.lineage === start.lineage ? { ...start, storedNext: stored.offset } : start
 }
 
 /**

@@ -88,10 +88,12 @@ export class StoredProgress {
     if (error !== undefined) throw error
   }
 
-  /** Stores a checkpoint of a partition that is not being read, or not yet. */
+  /** Stores a checkpoint of a partition that is not being read, or not yet; never back. */
   async storeUnread(checkpoint: Checkpoint, lane: Lane | undefined): Promise<void> {
     const { stream, topic, partition, offset, lineage } = checkpoint
     this.checkPlace(checkpoint, lane)
+    const position = valueOf((await this.#load([{ stream, topic, partition }]))[0])
+    if (position !== undefined && position.lineage === lineage && position.offset > offset) return
     await this.#store({ stream, topic, partition, offset: offset + 1n, lineage }, lane?.claim)
   }
 

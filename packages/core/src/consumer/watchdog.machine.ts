@@ -64,6 +64,11 @@ export class WatchdogMachine {
     return this.#partitions.get(key)?.position
   }
 
+  /** Whether it was seen to have records that did not come. */
+  isBehind(key: object): boolean {
+    return this.#partitions.get(key)?.behind ?? false
+  }
+
   /**
    * @param sight.wanted Whether a caller waits, or has taken something since the last look.
    * @param sight.partitions Those that could give something: neither paused nor held, nor with records read ahead that a caller has

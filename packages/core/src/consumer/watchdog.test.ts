@@ -105,6 +105,32 @@ describe("nobody is accused", () => {
     assert.equal((await waiting).done, true)
   })
 
+  test("and of many partitions some are asked for at a time: each that falls silent is found all the same", async () => {
+    const many = Array.from({ length: 100 }, (_, partition) => partition)
+    const client = new FakeClient({ partitions: 100 })
+    client.groups.membership.tell({ assigned: many.map((one) => client.claim(one)) })
+    const consumer = await openGroupConsumer(client.context, { topic: client.topic, group: "g" })
+    const stalls: Stall[] = []
+    consumer.on({ stalled: (stall) => void stalls.push(stall) })
+    const waiting = consumer.next()
+    const asked: number[] = []
+    const watermarks = client.log.watermarks.bind(client.log)
+    client.log.watermarks = (places) => {
+      asked.push(places.length)
+      return watermarks(places)
+    }
+    await client.clock.advance(600_000)
+    assert.ok(asked.length >= 10 && Math.max(...asked) === 32, String(asked))
+    assert.equal(stalls.length, 0)
+    client.log.silent.add(77)
+    client.put(0, 1, 77)
+    await client.clock.advance(60_000)
+    assert.deepEqual([...new Set(stalls.map(({ partition }) => partition))], [77])
+    await consumer.shutdown()
+    assert.equal((await waiting).done, true)
+    assert.equal(client.clock.timers, 0)
+  })
+
   test("while the caller does not ask for anything", async () => {
     const client = new FakeClient()
     client.put(0, 9)
@@ -127,6 +153,26 @@ describe("nobody is accused", () => {
     consumer.resume()
     assert.equal(textOf((await waiting).value as Message), "2")
     await consumer.shutdown()
+  })
+
+  test("after a seek to the end, before anything comes there", async () => {
+    const client = new FakeClient()
+    client.put(0, 9)
+    const { consumer, stalls } = open(client)
+    await take(consumer, 2)
+    await consumer.seek(0, { kind: "offset", value: 9n })
+    const waiting = consumer.next()
+    await client.clock.advance(120_000)
+    assert.equal(stalls.length, 0)
+    client.log.silent.add(0)
+    client.put(9, 12)
+    await client.clock.advance(20_000)
+    assert.deepEqual(
+      stalls.slice(0, 1).map(({ position, head }) => [position, head]),
+      [[9n, 12n]],
+    )
+    await consumer.shutdown()
+    assert.equal((await waiting).done, true)
   })
 
   test("while the reader may wait for more records than there are", async () => {

@@ -34,6 +34,12 @@ export interface WatchdogSettings {
   readonly maxWaitMs: number
 }
 
+/**
+ * Of how many quiet partitions the end is asked for at one look, at the most: on some backends each is a question of its own, and a reader that
+ * has lost all of them is found out by any.
+ */
+const quietPerLook = 32
+
 export class Watchdog {
   readonly #consumer: Watched
   readonly #log: PartitionLog
@@ -43,6 +49,8 @@ export class Watchdog {
   readonly #gauge: LoopGauge
   #timer: Timer | undefined
   #turns = 0
+  /** Which of the partitions that have not moved comes first at the next look. */
+  #turn = 0
   /** A question that is not answered yet; there is never a second one. */
   #asking = false
   #started = false
@@ -85,11 +93,21 @@ export class Watchdog {
     const { turns } = this.#consumer
     const wanted = this.#consumer.waiting || turns !== this.#turns
     this.#turns = turns
-    const unmoved = wanted
-      ? this.#candidates().filter((lane) => this.#machine.positionOf(lane) === positionOf(lane))
-      : []
-    if (unmoved.length === 0 || this.#asking) this.#judge(wanted, new Map())
-    else this.#ask(unmoved, (ends) => this.#judge(wanted, ends))
+    const asked = wanted ? this.#questionable() : []
+    if (asked.length === 0 || this.#asking) this.#judge(wanted, new Map())
+    else this.#ask(asked, (ends) => this.#judge(wanted, ends))
+  }
+
+  /** Partitions whose end is worth a question: those that are behind, and in turn some of those that have not moved. */
+  #questionable(): Lane[] {
+    const unmoved = this.#candidates().filter((lane) => this.#machine.positionOf(lane) === positionOf(lane))
+    if (unmoved.length <= quietPerLook) return unmoved
+    const first = this.#turn
+    this.#turn = (first + quietPerLook) % unmoved.length
+    return unmoved.filter((lane, index) => {
+      const place = (index - first + unmoved.length) % unmoved.length
+      return place < quietPerLook || this.#machine.isBehind(lane)
+    })
   }
 
   /** Asks where partitions end. A backend that does not answer in time, or not well, leaves what was known before. */
@@ -154,7 +172,7 @@ export class Watchdog {
 
 /** Behind what was handed out; 0 while the start is not found. */
 function positionOf(lane: Lane): bigint {
-  return lane.handedNext ?? lane.startNext ?? 0n
+  return lane.handedNext ?? lane.ranges.prefix
 }
 
 function sightOf(lane: Lane, end: bigint | undefined): PartitionSight {

@@ -1,9 +1,16 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import { type MillraceError, PermissionError, TimeoutError, UnsupportedError } from "@millrace/contract"
+import {
+  CorruptionError,
+  type MillraceError,
+  PermissionError,
+  TimeoutError,
+  UnsupportedError,
+} from "@millrace/contract"
 import { FilterBackend, workers } from "./filter-backend.test-support.ts"
 import type { FilterOutcome } from "./filter-binding.machine.ts"
 import { encodeFilterEvent, type FilterCommand } from "./filter-event.ts"
+import { filterTopic } from "./filter-log.ts"
 
 const configure = (text: string): FilterCommand => ({ type: "configure", text })
 const revise = (expected: number, text: string): FilterCommand => ({ type: "revise", expected, text })
@@ -195,6 +202,19 @@ describe("the log of filters", () => {
     assert.equal(client.view(workers).newer, 7)
     const others = { ...workers, group: "others" }
     assert.equal(reasonOf(await finished(backend, client.mutate(others, configure("A")))), "applied")
+  })
+
+  test("what was read before a failure is told", async () => {
+    const backend = new FilterBackend()
+    const [one, other] = [backend.client(), backend.client()]
+    await finished(backend, one.mutate(workers, configure("A")))
+    await finished(backend, one.mutate({ ...workers, group: "others" }, configure("B")))
+    const error = new CorruptionError("damaged")
+    backend.log.find({ ...filterTopic, partition: 0 })?.damage.push({ offset: 1n, error })
+    const told: (string | undefined)[] = []
+    other.listen(() => told.push(other.view(workers).machine.binding?.revision.text))
+    assert.ok((await failure(backend, other.refresh())) instanceof CorruptionError)
+    assert.deepEqual(told, ["A"])
   })
 
   test("a topic that was deleted is a beginning: what was known is forgotten, and the next mutation makes it again", async () => {

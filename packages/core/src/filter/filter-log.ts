@@ -190,13 +190,16 @@ export class FilterLog {
       if (first > this.#next) this.#next = first
       const from = { ...filterTopic, partition: 0, offset: this.#next, lineage }
       const range = { from, end, enough: () => this.#now >= untilMs }
-      const { next, error } = await readLogRange(this.#parts.session, range, (batch, index) => {
-        // The position moves with each record, so that a failure in between repeats none.
-        this.#visit(batch, index)
-      })
-      if (error !== undefined && !movedAway(error)) throw error
-      if (next > this.#next) this.#next = next
-      this.#tell()
+      try {
+        const { next, error } = await readLogRange(this.#parts.session, range, (batch, index) => {
+          // The position moves with each record, so that a failure in between repeats none.
+          this.#visit(batch, index)
+        })
+        if (error !== undefined && !movedAway(error)) throw error
+        if (next > this.#next) this.#next = next
+      } finally {
+        this.#tell()
+      }
       if (this.#next >= end) return
     }
     throw new TimeoutError("the filters could not be read to their end", { outcome: "rejected" })

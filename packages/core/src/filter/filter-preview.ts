@@ -7,6 +7,7 @@ import {
   type Filter,
   type FilterProgram,
   type FilterVerdict,
+  filterLimits,
   filterText,
   Headers,
   type HeadersInit,
@@ -35,7 +36,7 @@ export interface TestOptions {
 export interface PreviewOptions extends TestOptions {
   /** Where to begin. Default: the first record that is there. One that is not retained any more begins at the first that is. */
   readonly fromOffset?: bigint
-  /** How many records are looked at, from 1 to 10,000. Default 10,000. */
+  /** How many records are looked at, from 1 to 10,000; fewer where patterns make them costly. Default 10,000. */
   readonly maxExamined?: number
   /** How many records are answered, from 1 to 100. Default 20. */
   readonly maxRecords?: number
@@ -75,6 +76,9 @@ export interface FilterTestResult extends FilterVerdict {
 const mostExamined = 10_000
 const mostRecords = 100
 const defaultRecords = 20
+
+/** Work of patterns after which a preview answers what it has: it is done in one go, a second at the most. */
+const mostWork = 4 * filterLimits.patternWork
 
 /** What may be taken until a preview answers what it has, in ms. */
 const timeoutMs = 30_000
@@ -180,7 +184,8 @@ class Preview {
   }
 
   get full(): boolean {
-    return this.#examined >= this.#limits.maxExamined || this.#records.length >= this.#limits.maxRecords
+    const { maxExamined, maxRecords } = this.#limits
+    return this.#examined >= maxExamined || this.#records.length >= maxRecords || this.#program.patternWork >= mostWork
   }
 
   look(batch: MessageSource["batch"], index: number): void {

@@ -14,6 +14,7 @@ import {
   type ReadPosition,
   type Session,
 } from "@millrace/contract"
+import { VirtualClock } from "@millrace/runtime"
 import { FakeBatch } from "../consumer/fake-log.test-support.ts"
 import { fakeManifest } from "../consumer/fake-session.test-support.ts"
 import { openFilteredReader } from "./filtered-reader.ts"
@@ -65,10 +66,12 @@ class ScriptedReader implements LogReader {
 function open(
   filter: Filter = even,
   filters = [{ ...place, filter: checkFilter(filter) }],
-): { readonly inner: ScriptedReader; readonly reader: LogReader } {
+): { readonly inner: ScriptedReader; readonly clock: VirtualClock; readonly reader: LogReader } {
   const inner = new ScriptedReader()
   const log = { openReader: () => inner } as unknown as Session["log"]
-  return { inner, reader: openFilteredReader({ log, manifest: fakeManifest }, { isolation: "committed", filters }) }
+  const clock = new VirtualClock()
+  const session = { log, manifest: fakeManifest }
+  return { inner, clock, reader: openFilteredReader(session, { isolation: "committed", filters }, clock) }
 }
 
 function position(partition: number, offset: bigint, topic: string = "t"): ReadPosition {
@@ -114,10 +117,17 @@ describe("a filtered reader of the client", () => {
       },
     } as unknown as Session["log"]
     const filters = [{ ...place, filter: checkFilter(even) }]
+    const clock = new VirtualClock()
     const server = { ...fakeManifest, read: { ...fakeManifest.read, filters: "server" as const } }
-    assert.equal(openFilteredReader({ log, manifest: fakeManifest }, { isolation: "committed", filters: [] }), inner)
-    assert.equal(openFilteredReader({ log, manifest: server }, { isolation: "uncommitted", filters }), inner)
-    assert.notEqual(openFilteredReader({ log, manifest: fakeManifest }, { isolation: "committed", filters }), inner)
+    assert.equal(
+      openFilteredReader({ log, manifest: fakeManifest }, { isolation: "committed", filters: [] }, clock),
+      inner,
+    )
+    assert.equal(openFilteredReader({ log, manifest: server }, { isolation: "uncommitted", filters }, clock), inner)
+    assert.notEqual(
+      openFilteredReader({ log, manifest: fakeManifest }, { isolation: "committed", filters }, clock),
+      inner,
+    )
     assert.deepEqual(given, [
       { isolation: "committed" },
       { isolation: "uncommitted", filters },
@@ -267,6 +277,101 @@ describe("a filtered reader of the client", () => {
     assert.equal(inner.closed, true)
     assert.deepEqual(await next, [])
     await assert.rejects(reader.next(limits), { kind: "closed" })
+  })
+})
+
+describe("work beyond that of a turn", () => {
+  /** Some 400 steps a character. */
+  const costly: Filter = { where: { path: "t", op: "regex", value: "^.{400}x|z$" } }
+  /** More than half of the work of a turn. */
+  const heavy = "q".repeat(22_000)
+
+  function texts(firstOffset: bigint, ...all: readonly string[]): EncodedBatch {
+    return new FakeBatch(
+      firstOffset,
+      all.map((t) => ({ payload: utf8.encode(JSON.stringify({ t })) })),
+    )
+  }
+
+  const answered = [
+    texts(0n, "z", `${heavy}z`, heavy, `${heavy}z`),
+    texts(4n, heavy, "z"),
+    texts(6n, "z", "z"),
+  ] as const
+
+  async function polled(of: ReturnType<typeof open>): Promise<unknown[]> {
+    const next = of.reader.next(limits)
+    await of.clock.advance(0)
+    return seen(await next)
+  }
+
+  async function begun(): Promise<ReturnType<typeof open>> {
+    const made = open(costly)
+    made.reader.set([position(0, 0n), position(1, 0n)])
+    const next = made.reader.next(limits)
+    made.inner.answer(read(0, answered, 9n), read(1, [texts(0n, "z")], 1n))
+    assert.deepEqual(seen(await next), [[0, [0, 1], 3]])
+    return made
+  }
+
+  it("is done in later turns, without asking the driver, and nothing is left out or comes twice", async () => {
+    const made = await begun()
+    const reads = []
+    for (let i = 0; i < 3; i++) {
+      // What the owner was given is where it stands.
+      made.reader.set([position(0, [3n, 5n, 9n][i] as bigint), position(1, i < 2 ? 0n : 1n)])
+      if (i < 2) reads.push(...(await polled(made)))
+    }
+    assert.deepEqual(reads, [
+      [0, [3], 5],
+      [0, [5, 6, 7], 9],
+      [1, [0], 1],
+    ])
+    assert.equal(made.inner.asked.length, 1)
+    assert.deepEqual(made.inner.standing, [
+      [0, 9n],
+      [1, 1n],
+    ])
+  })
+
+  it("is given up where the partition is set elsewhere", async () => {
+    const made = await begun()
+    made.reader.set([position(0, 1n), position(1, 0n)])
+    assert.deepEqual(made.inner.standing, [
+      [0, 1n],
+      [1, 1n],
+    ])
+    assert.deepEqual(await polled(made), [[1, [0], 1]])
+    const next = made.reader.next(limits)
+    made.inner.answer(read(0, [answered[2]], 9n))
+    assert.deepEqual(seen(await next), [[0, [6, 7], 9]])
+  })
+
+  it("ends with the reader, and leaves no timer", async () => {
+    const made = await begun()
+    const next = made.reader.next(limits)
+    await made.reader.close()
+    assert.deepEqual(await next, [])
+    await assert.rejects(made.reader.next(limits), { kind: "closed" })
+  })
+})
+
+describe("a batch that contradicts itself in its offsets", () => {
+  it("fails its partition in its place, and loses nothing of others", async () => {
+    const { inner, reader } = open()
+    reader.set([position(0, 0n), position(1, 0n)])
+    const bad = batch(1n, 2, 4, undefined)
+    bad.offset = () => {
+      throw new CorruptionError("torn")
+    }
+    let next = reader.next(limits)
+    inner.answer(read(1, [batch(0n, 2)], 1n), read(0, [batch(0n, 2), bad], 4n))
+    assert.deepEqual(seen(await next), [
+      [1, [0], 1],
+      [0, [0], 1],
+    ])
+    next = reader.next(limits)
+    assert.deepEqual(seen(await next), [[0, "corruption", 1n]])
   })
 })
 

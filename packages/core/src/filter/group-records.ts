@@ -6,6 +6,7 @@ import {
   type TopicFilter,
   type TopicName,
 } from "@millrace/contract"
+import type { Clock } from "@millrace/runtime"
 import { topicKey, topicText } from "../client/names.ts"
 import { shown } from "../client/options.ts"
 import type { RecordSource } from "../consumer/record-source.ts"
@@ -24,6 +25,7 @@ export interface GroupRecordsHost extends Pick<FilterFollower, "failed"> {
 /** The records that a member of a group reads: what the group's filter selects of each topic. */
 export class GroupRecords implements RecordSource {
   readonly #session: Session
+  readonly #clock: Clock
   readonly #watch: FilterWatch
   readonly #group: string
   readonly #topics: readonly TopicName[]
@@ -31,10 +33,11 @@ export class GroupRecords implements RecordSource {
   #unfollow: (() => void) | undefined
 
   constructor(
-    context: { readonly session: Session; readonly filters: FilterWatch },
+    context: { readonly session: Session; readonly clock: Clock; readonly filters: FilterWatch },
     { group, topics }: { readonly group: string; readonly topics: readonly TopicName[] },
   ) {
     this.#session = context.session
+    this.#clock = context.clock
     this.#watch = context.filters
     this.#group = group
     this.#topics = topics
@@ -91,7 +94,11 @@ export class GroupRecords implements RecordSource {
       if (inForce.kind === "selects") filters.push({ stream, topic, filter: inForce.filter })
       if (inForce.kind === "blocked") blocked.set(key, inForce)
     }
-    const reader = openFilteredReader(this.#session, filters.length === 0 ? options : { ...options, filters })
+    const reader = openFilteredReader(
+      this.#session,
+      filters.length === 0 ? options : { ...options, filters },
+      this.#clock,
+    )
     return blocked.size === 0 ? reader : new BlockedReader(reader, (name) => blocked.get(topicKey(name))?.error)
   }
 

@@ -178,6 +178,28 @@ describe("sending", () => {
     assert.equal(topic.sent.length, 5)
   })
 
+  test("what has not begun to be sent when the run ends is not sent any more", async () => {
+    const topic = new FakeTopic()
+    const gate = Promise.withResolvers<void>()
+    const batch = topic.batch
+    topic.batch = async (records, options) => {
+      await batch(records, options)
+      await gate.promise
+    }
+    const { clock, made, state, send } = sender(topic)
+    send()
+    await clock.advance(0)
+    const late = made.send(burial).then(
+      () => assert.fail("it was sent"),
+      (error: unknown) => error,
+    )
+    made.close()
+    gate.resolve()
+    await clock.advance(0)
+    assert.ok((await late) instanceof CancelledError)
+    assert.deepEqual([topic.sent.length, state.done], [1, true])
+  })
+
   test("waits end with the run", async () => {
     const topic = new FakeTopic()
     topic.failures.push(new ConnectionError("away"))

@@ -65,13 +65,22 @@ export class DeadLetterSender {
     this.#sending = true
     // What comes in the same turn comes along.
     await Promise.resolve()
-    while (this.#waiting.length > 0) {
+    while (this.#waiting.length > 0 && !this.#closed) {
       const content = this.#waiting[0]?.burial.content
       const end = this.#waiting.findIndex((one) => one.burial.content !== content)
       const count = Math.min(mostTogether, end < 0 ? this.#waiting.length : end)
       await this.#sendTogether(this.#waiting.splice(0, count))
     }
     this.#sending = false
+    if (this.#closed) this.#giveUp()
+  }
+
+  #giveUp(): void {
+    for (const { reject } of this.#waiting.splice(0)) reject(this.#endedFirst())
+  }
+
+  #endedFirst(): CancelledError {
+    return new CancelledError(`${this.#around.what}: the run ended before a dead letter was stored`)
   }
 
   async #sendTogether(letters: readonly Letter[]): Promise<void> {
@@ -111,7 +120,7 @@ export class DeadLetterSender {
     }
   }
 
-  /** Waits end with CancelledError, and nothing is tried again. */
+  /** Waits end with CancelledError, nothing is tried again, and what has not begun to be sent is not sent. */
   close(): void {
     this.#closed = true
     for (const end of [...this.#waits]) end()
@@ -150,7 +159,7 @@ export class DeadLetterSender {
       const end = (): void => {
         timer.cancel()
         this.#waits.delete(end)
-        reject(new CancelledError(`${this.#around.what}: the run ended before a dead letter was stored`))
+        reject(this.#endedFirst())
       }
       const timer = this.#around.clock.setTimer(ms, () => {
         this.#waits.delete(end)

@@ -1,4 +1,4 @@
-import type { MillraceError } from "@millrace/contract"
+import type { MillraceError, Position } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
 import type { BatchMessage } from "../record/message.ts"
 import type { Burial } from "./dead-letter-record.ts"
@@ -18,6 +18,8 @@ export interface RunSurroundings {
   /** Whose handler it is, for dead letters; neither for a consumer without a name. */
   readonly consumer: string | undefined
   readonly group: string | undefined
+  /** A record as it lies in the log (`storedRecord`). */
+  readonly stored: (position: Position, needed: () => boolean) => Promise<BatchMessage | undefined>
   /** Of `onFailure: deadLetter(topic)`. */
   readonly deadLetters: DeadLetterSender | undefined
 }
@@ -77,21 +79,33 @@ export class FailureHandling {
     else this.#host.finish(task)
   }
 
-  /** A batch cannot be read, and everything before it is handled. Settles once the partition is past it, or the run is about to end. */
-  async batch(lane: FeedLane, error: MillraceError): Promise<void> {
+  /**
+   * A batch cannot be read, and everything before it is handled. Settles once the partition is past it, or the run is about to end.
+   * @param counts Whether the partition still stands before it: after a hand-over or a seek nothing that comes of this does.
+   */
+  async batch(lane: FeedLane, error: MillraceError, counts: () => boolean): Promise<void> {
     const next = this.#next
     const told = this.reported(error, next)
     if (next === "stop") this.#host.fail(error)
     if (next === "stop" || !told) return
-    const place = { ...lane.partition, offset: error.context.offset }
     try {
-      if (next === "deadLetter") {
-        await this.#bury({ place, message: undefined, content: "none", thrown: error, attempts: 0 })
-      }
-      if (lane.live && !lane.draining) await this.#host.skip(lane)
+      if (next === "deadLetter") await this.#buryUnread(lane, error, counts)
+      if (counts()) await this.#host.skip(lane)
     } catch (failed) {
-      if (lane.live) this.#host.fail(failed)
+      if (counts()) this.#host.fail(failed)
     }
+  }
+
+  /** What a filter has stopped at can be read past it; of anything else there is nothing but the error. */
+  async #buryUnread(lane: FeedLane, error: MillraceError, counts: () => boolean): Promise<void> {
+    const { offset, fault } = error.context
+    const message =
+      offset === undefined || fault === undefined
+        ? undefined
+        : await this.#around.stored({ ...lane.partition, lineage: lane.lineage, offset }, counts)
+    if (!counts()) return
+    const content = message === undefined ? "none" : "stored"
+    await this.#bury({ place: { ...lane.partition, offset }, message, content, thrown: error, attempts: 0 })
   }
 
   get #next(): NextStep {

@@ -1,5 +1,5 @@
 /** A feed of messages in memory, with partitions that can be held, paused, drained and lost, and what was told of each message. */
-import { type Headers, MillraceError } from "@millrace/contract"
+import { type Headers, MillraceError, NotAssignedError } from "@millrace/contract"
 import { FakeBatch, type FakeRecord } from "../consumer/fake-log.test-support.ts"
 import { HandledRanges } from "../consumer/handled-ranges.ts"
 import { BatchMessage } from "../record/message.ts"
@@ -10,12 +10,15 @@ const utf8 = new TextEncoder()
 /** A partition, with what is left of it to take. */
 export class FakeLane implements FeedLane {
   readonly partition: { readonly stream: string; readonly topic: string; readonly partition: number }
+  readonly lineage = "a"
   live = true
   draining = false
   paused = false
   held = false
   /** Messages, or an error in the place of one. */
   left: (BatchMessage | MillraceError)[] = []
+  /** The error of a batch that was shown: nothing behind it comes before it is skipped. */
+  damage: MillraceError | undefined
   /** The end of what was put. */
   end = 0n
   readonly handled: HandledRanges = new HandledRanges()
@@ -85,6 +88,7 @@ export class FakeFeed implements MessageFeed {
     for (let step = 0; step < this.lanes.length; step++) {
       const lane = this.lanes[(this.#turn + step) % this.lanes.length] as FakeLane
       if (lane.held || lane.paused || lane.draining || !lane.live || lane.left.length === 0) continue
+      if (lane.damage !== undefined) continue
       this.#turn = (this.#turn + step + 1) % this.lanes.length
       this.lane = lane
       const next = lane.left.shift() as BatchMessage | MillraceError
@@ -93,6 +97,7 @@ export class FakeFeed implements MessageFeed {
         return next
       }
       this.failed = next.context.message as BatchMessage | undefined
+      if (this.failed === undefined) lane.damage = next
       throw next
     }
     return undefined
@@ -114,7 +119,25 @@ export class FakeFeed implements MessageFeed {
   }
 
   async skip(lane: FeedLane): Promise<void> {
+    const fake = lane as FakeLane
     this.skipped.push(lane)
+    await this.whileSkipping(fake)
+    if (!fake.live || fake.draining) throw new NotAssignedError("the partition went")
+    if (fake.damage === undefined) fake.left.shift()
+    fake.damage = undefined
+    this.user?.ready()
+  }
+
+  /** What a skip waits for. */
+  whileSkipping: (lane: FakeLane) => Promise<void> = async () => {}
+
+  /** The reader of a partition has met its damaged batch again. */
+  meetAgain(partition: number): void {
+    const lane = this.lanes[partition] as FakeLane
+    if (lane.damage === undefined) return
+    lane.left.unshift(lane.damage)
+    lane.damage = undefined
+    this.user?.ready()
   }
 
   release(): void {

@@ -47,6 +47,7 @@ export class HandlerRig {
         random: seededRandom(1),
         consumer: "worker",
         group: undefined,
+        stored: async () => undefined,
         deadLetters: undefined,
         ...around,
       },

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
+import { CorruptionError, type MillraceError } from "@millrace/contract"
 import { seededRandom } from "@millrace/runtime"
 import fc from "fast-check"
 import type { Message } from "../record/message.ts"
@@ -9,8 +10,8 @@ import { HandlerRig } from "./handler-rig.test-support.ts"
 import type { HandlerOrder } from "./run-options.ts"
 
 /**
- * Random handlers (sync and async, slow and failing), partitions that are lost, drained and paused, and an end of some kind, on a virtual
- * clock. What has to hold is checked at every step.
+ * Random handlers (sync and async, slow and failing), batches that cannot be read, partitions that are lost, drained and paused, and an end
+ * of some kind, on a virtual clock. What has to hold is checked at every step.
  */
 interface Plan {
   readonly seed: number
@@ -57,6 +58,8 @@ class Trial {
   /** Settled well, by lane. */
   readonly #well = new Map<FakeLane, Set<bigint>>()
   readonly #gaveUp = new Map<FakeLane, Set<bigint>>()
+  /** Batches that cannot be read and were dealt with. */
+  readonly #passed = new Set<unknown>()
   #running = 0
   #wrong: unknown
   #put = 0
@@ -77,13 +80,35 @@ class Trial {
         drainTimeoutMs: 10_000,
         signal: this.#cancel.signal,
         onError: (error, next) => {
-          if (next !== "skip") return
+          if (next !== "skip" || this.#passes(error)) return
           const lane = this.#rig.feed.lanes[error.context.partition as number] as FakeLane
           setOf(this.#gaveUp, lane).add(error.context.offset as bigint)
         },
       },
       (message, context) => this.#handle(message, context),
     )
+    this.#rig.feed.whileSkipping = () =>
+      new Promise((resolve) => void this.#rig.clock.setTimer(this.#upTo(60), resolve))
+  }
+
+  /** Whether the error is of a batch: it comes when everything before it is handled, and once. */
+  #passes(error: MillraceError): boolean {
+    const { partition, before } = error.context
+    if (before === undefined) return false
+    const lane = this.#rig.feed.lanes[partition as number] as FakeLane
+    try {
+      assert.equal(lane.handled.prefix, before, "what came before it is not handled")
+      assert.equal(this.#passed.has(error), false, "it was dealt with before")
+    } catch (wrong) {
+      this.#wrong ??= wrong
+    }
+    this.#passed.add(error)
+    return true
+  }
+
+  #damage(lane: FakeLane): void {
+    lane.left.push(new CorruptionError("damaged", { context: { ...lane.partition, before: lane.end } }))
+    this.#rig.run.ready()
   }
 
   async run(): Promise<void> {
@@ -112,7 +137,9 @@ class Trial {
         if (feed.lanes[partition] === lane) feed.lose(partition)
       }
       void drained.then(lose)
-    } else if (chance < 0.8) this.#fill(10)
+    } else if (chance < 0.5) this.#damage(lane)
+    else if (chance < 0.8) this.#fill(10)
+    if (this.#random() < 0.4) for (let p = 0; p < this.#plan.partitions; p++) feed.meetAgain(p)
   }
 
   #fill(count: number): void {
@@ -189,6 +216,9 @@ class Trial {
     await clock.advance(5000)
     await ending
     assert.notEqual(this.#rig.outcome, undefined, "the run is over")
+    const error = this.#rig.outcome?.error as MillraceError | undefined
+    const expected = this.#plan.onFailure === "stop" ? ["cancelled", "handler", "corruption"] : ["cancelled"]
+    assert.ok(error === undefined || expected.includes(error.kind), String(error))
     assert.equal(this.#running, 0)
     assert.equal(clock.timers, 0, "no timer is left")
     this.#check()

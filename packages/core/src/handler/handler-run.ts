@@ -110,10 +110,15 @@ export class HandlerRun implements FeedUser, TaskOwner, ContextOwner {
     for (const task of dropped.running) task.context?.abort(reason)
   }
 
+  working(lane: FeedLane): boolean {
+    return this.#schedule.backlog(lane).running > 0
+  }
+
   draining(lane: FeedLane): Promise<void> {
     const backlog = this.#schedule.backlog(lane)
     for (const task of this.#schedule.dropWaiting(backlog)) this.#tasks.giveBack(task)
     backlog.poison = undefined
+    backlog.passing = undefined
     if (backlog.running === 0) return Promise.resolve()
     return new Promise((resolve) => backlog.cleared.push(resolve))
   }
@@ -280,6 +285,8 @@ export class HandlerRun implements FeedUser, TaskOwner, ContextOwner {
     }
     const backlog = this.#schedule.backlog(lane)
     if (failed === undefined) {
+      // The reader has looked again, and met the same.
+      if (backlog.passing !== undefined) return
       backlog.poison = poison
       if (backlog.oldest === undefined) this.#passPoison(backlog)
       return
@@ -296,8 +303,13 @@ export class HandlerRun implements FeedUser, TaskOwner, ContextOwner {
     backlog.poison = undefined
     if (this.#machine.phase !== "running") return
     this.#busy++
-    const left = (): void => this.#left()
-    this.#failures.batch(backlog.lane, error).then(left, left)
+    const passing = {}
+    backlog.passing = passing
+    const left = (): void => {
+      if (backlog.passing === passing) backlog.passing = undefined
+      this.#left()
+    }
+    this.#failures.batch(backlog.lane, error, () => backlog.passing === passing).then(left, left)
   }
 
   // ---- the end --------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
-import type { TopicPartition } from "@millrace/contract"
+import type { Lineage, TopicPartition } from "@millrace/contract"
 import type { BatchMessage } from "../record/message.ts"
 
 /** What the runner needs to know of a partition that messages come from. */
 export interface FeedLane {
   readonly partition: TopicPartition
+  /** The history that is being read. */
+  readonly lineage: Lineage
   /** Until the partition is lost or the consumer has ended. */
   readonly live: boolean
   /** It is about to go to another member: nothing more of it is to start. */
@@ -42,6 +44,8 @@ export interface FeedUser {
   ready(): void
   /** What was taken of the partition counts no more: it is gone, was seeked, or has a new history. */
   dropped(lane: FeedLane): void
+  /** Whether something of the partition is being worked on, and does not merely wait for its turn. */
+  working(lane: FeedLane): boolean
   /** The partition is about to go to another member. Settles once nothing of it runs. */
   draining(lane: FeedLane): Promise<void> | undefined
   /**

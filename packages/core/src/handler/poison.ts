@@ -3,8 +3,8 @@ import type { FeedLane } from "./message-feed.ts"
 
 /**
  * The error, when it says that a record or a batch of the partition cannot be read as it is, however often it is tried: it does not
- * decode, does not decrypt, is damaged, or needs a codec that is not there. What a filter stops at (`context.reason`) is not among them: the
- * record can be read, and the filter says by itself what is to become of such.
+ * decode, does not decrypt, is damaged, needs a codec that is not there, or a filter with fault "stop" does not get past it. A filter that
+ * cannot be applied at all (`context.reason`) is not among them: there is nothing to go past.
  */
 export function poisonOf(error: unknown, { partition: place }: FeedLane): MillraceError | undefined {
   if (!(error instanceof MillraceError)) return undefined

@@ -27,7 +27,9 @@ export interface RedriveOptions {
   readonly to?: TopicRef
   /** The most that are sent. Default: all that are there when it begins. */
   readonly limit?: number
-  /** Which are sent. What it does not want is passed over, also by the next `redrive` under the same name. Default: all. */
+  /**
+   * Which are sent, by true or false. What it does not want is passed over, also by the next `redrive` under the same name. Default: all.
+   */
   readonly filter?: (letter: DeadLetter) => boolean
   /** The consumer name under which progress is stored, for each partition of the dead-letter topic. Default `"millrace-redrive"`. */
   readonly name?: string
@@ -67,7 +69,7 @@ const pageLength = 100
  *
  * They are not removed from the dead-letter topic, whose retention decides how long they are there to look at.
  * @param topic The dead-letter topic.
- * @throws InvalidError for the options; NotFoundError when a topic is missing, PublishFailedError, DecodeError for one that cannot be
+ * @throws InvalidError for the options, and for a filter that answers neither true nor false; NotFoundError when a topic is missing, PublishFailedError, DecodeError for one that cannot be
  *   decrypted: what was sent before counts, and the next `redrive` goes on there
  */
 export async function redrive(topic: Topic, options?: RedriveOptions): Promise<RedriveResult> {
@@ -114,12 +116,17 @@ function settingsOf(
   }
 }
 
+/** How far each partition of the dead-letter topic is dealt with. */
+type Progress = Map<number, { readonly offset: bigint; readonly lineage: string }>
+
 /** Records that go to one topic, with the same encryption. */
 interface Parcel {
   readonly to: TopicName
   /** They are encrypted already. */
   readonly stored: boolean
   readonly records: OutgoingRecord[]
+  /** What is dealt with once it is sent. */
+  readonly progress: Progress
 }
 
 /** One call of `redrive`. */
@@ -131,7 +138,7 @@ class Redrive {
   #parcels: Parcel[] = []
   /** Records that were read since the last store, and what to store for them. */
   #held = 0
-  #progress = new Map<number, { readonly offset: bigint; readonly lineage: string }>()
+  #progress: Progress = new Map()
   #counts = { sent: 0, unwanted: 0, empty: 0, foreign: 0 }
   /** Counted in `sent` once it is. */
   #waiting = 0
@@ -184,8 +191,18 @@ class Redrive {
     this.#progress.set(partition, { offset: offset + 1n, lineage: message.checkpoint().lineage })
     if (letter === undefined) this.#counts.foreign++
     else if (letter.content === "none") this.#counts.empty++
-    else if (this.#settings.filter?.(letter) === false) this.#counts.unwanted++
-    else this.#pack(letter, message)
+    else if (this.#wants(letter)) this.#pack(letter, message)
+    else this.#counts.unwanted++
+  }
+
+  #wants(letter: DeadLetter): boolean {
+    const { filter } = this.#settings
+    if (filter === undefined) return true
+    const answer: unknown = filter(letter)
+    if (typeof answer === "boolean") return answer
+    throw new InvalidError(
+      `redrive of topic "${topicText(this.#topic)}": the filter answered ${shown(answer)}; it must be true or false`,
+    )
   }
 
   #pack(letter: DeadLetter, message: Message): void {
@@ -193,11 +210,12 @@ class Redrive {
     const stored = letter.content === "stored"
     const last = this.#parcels.at(-1)
     const fits = last?.to.topic === to.topic && last.to.stream === to.stream && last.stored === stored
-    const parcel = fits ? last : { to, stored, records: [] }
+    const parcel: Parcel = fits ? last : { to, stored, records: [], progress: new Map() }
     if (!fits) this.#parcels.push(parcel)
     const { partition, offset } = message.position
     const { lineage } = message.checkpoint()
     const key = letter.key
+    parcel.progress.set(partition, { offset: offset + 1n, lineage })
     parcel.records.push({
       payload: letter.payload,
       ...(key === null || key.length === 0 ? {} : { key }),
@@ -208,21 +226,37 @@ class Redrive {
     this.#waiting++
   }
 
-  /** Sends what was packed, then stores how far that is. */
+  /** Sends what was packed, then stores how far that is; where a send fails, how far those before it were. */
   async #flush(): Promise<void> {
-    const { encryptor } = this.#settings
-    for (const { to, stored, records } of this.#parcels) {
-      const seal = stored ? false : encryptor
-      const options = seal === undefined ? undefined : { encryptor: seal }
-      await resendBatch(this.#context, to, { records: await this.#placed(to, records), options })
-      this.#waiting -= records.length
-      this.#counts.sent += records.length
+    const sent: Progress = new Map()
+    try {
+      for (const parcel of this.#parcels) {
+        await this.#ship(parcel)
+        for (const [partition, position] of parcel.progress) sent.set(partition, position)
+      }
+    } catch (error) {
+      // What the send failed with is what there is to tell: without this store what was sent is only sent again, under the same ids.
+      await this.#store(sent).catch(() => {})
+      throw error
     }
+    const progress = this.#progress
     this.#parcels = []
     this.#held = 0
-    if (this.#progress.size === 0) return
-    const entries = [...this.#progress].map(([partition, position]) => ({ ...this.#topic, partition, ...position }))
     this.#progress = new Map()
+    await this.#store(progress)
+  }
+
+  async #ship({ to, stored, records }: Parcel): Promise<void> {
+    const seal = stored ? false : this.#settings.encryptor
+    const options = seal === undefined ? undefined : { encryptor: seal }
+    await resendBatch(this.#context, to, { records: await this.#placed(to, records), options })
+    this.#waiting -= records.length
+    this.#counts.sent += records.length
+  }
+
+  async #store(progress: Progress): Promise<void> {
+    if (progress.size === 0) return
+    const entries = [...progress].map(([partition, position]) => ({ ...this.#topic, partition, ...position }))
     const outcomes = await this.#context.session.offsets.store(this.#owner, entries)
     for (const failure of outcomes) if (failure !== undefined) throw failure
   }

@@ -7,6 +7,7 @@ import type { Handler } from "./handler-context.ts"
 import { HandlerRun } from "./handler-run.ts"
 import type { FeedUser, MessageFeed } from "./message-feed.ts"
 import { checkRunOptions, type RunOptions, type RunSettings } from "./run-options.ts"
+import { storedRecord } from "./stored-record.ts"
 
 /** The consumer that a run reads from. */
 export interface RunningConsumer {
@@ -57,6 +58,7 @@ function newRun(consumer: RunningConsumer, handler: Handler, settings: RunSettin
     random,
     consumer: owner?.kind === "consumer" ? owner.name : undefined,
     group: owner?.kind === "group" ? owner.name : undefined,
+    stored: (position, needed) => storedRecord(session, position, needed),
     deadLetters,
   })
 }

@@ -34,6 +34,8 @@ export interface LaneBacklog {
   readonly parked: TaskQueue
   /** An error in the place of a batch, which waits for what came before it. */
   poison: MillraceError | undefined
+  /** A batch that cannot be read is being dealt with: whoever began that, until its partition goes or moves. */
+  passing: object | undefined
   /** Settle hand-overs once nothing of the partition runs. */
   cleared: (() => void)[]
 }
@@ -184,6 +186,7 @@ export class RunSchedule {
       running.push(task)
     }
     backlog.poison = undefined
+    backlog.passing = undefined
     this.#forgetIfGone(backlog)
     return { waiting, running }
   }
@@ -244,6 +247,7 @@ function newBacklog(lane: FeedLane): LaneBacklog {
     turns: new Map(),
     parked: new TaskQueue(),
     poison: undefined,
+    passing: undefined,
     cleared: [],
   }
 }

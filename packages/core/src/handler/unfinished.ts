@@ -6,11 +6,18 @@ import type { LaneBacklog } from "./run-schedule.ts"
 /** Positions that an error names. */
 const shownPositions = 5
 
-/** Says how many handlers have not finished in time, and at which messages. None of these counts as handled. */
+/**
+ * Says how many handlers have not finished in time, and at which messages; and of which partitions a batch that cannot be read was being dealt
+ * with. None of these counts as handled.
+ */
 export function unfinished(what: string, backlogs: Iterable<LaneBacklog>, timeoutMs: number): TimeoutError {
   const places: string[] = []
   let running = 0
-  for (const { oldest } of backlogs) {
+  for (const { oldest, lane, passing } of backlogs) {
+    if (passing !== undefined) {
+      running++
+      if (places.length < shownPositions) places.push(placeText({ ...lane.partition, offset: undefined }))
+    }
     for (let task = oldest; task !== undefined; task = task.younger) {
       running++
       if (places.length < shownPositions) places.push(placeText(placeOf(task)))

@@ -84,14 +84,39 @@ describe("a batch that cannot be read", () => {
     await consumer.shutdown()
   })
 
-  test("is met again by who reads on after a run that ended while its turn had not come", async () => {
+  test("is not passed any more when its run has given up waiting for the dead letter, and is met again", async () => {
     const client = filled()
-    const consumer = open(client, { commitPolicy: { kind: "each" }, batchLength: 100 })
-    const state = running(consumer, () => new Promise(() => {}), { onFailure: "skip", drainTimeoutMs: 10, concurrency: 4, order: "none" })
+    const topic = new SlowTopic()
+    const consumer = open(client, { commitPolicy: { kind: "each" } })
+    const abort = new AbortController()
+    const state = running(consumer, () => {}, {
+      onFailure: deadLetter(topic),
+      signal: abort.signal,
+      drainTimeoutMs: 100,
+    })
     await client.clock.advance(10)
-    running(consumer, () => {})
-    assert.equal(state.ended, false)
-    await consumer.shutdown({ timeoutMs: 10 }).catch(() => {})
+    abort.abort()
+    await client.clock.advance(100)
+    assert.equal(state.ended, true)
+    topic.confirmed.resolve()
+    await client.clock.advance(longMs)
+    await assert.rejects(consumer.next(), CorruptionError)
+    await consumer.shutdown()
+    assert.equal(client.storedNext("worker"), 3n)
+  })
+
+  test("whose dead letter is on its way is named by a shutdown that cannot wait for it", async () => {
+    const client = filled()
+    const topic = new SlowTopic()
+    const consumer = open(client, { commitPolicy: { kind: "each" } })
+    running(consumer, () => {}, { onFailure: deadLetter(topic) })
+    await client.clock.advance(10)
+    const ending = assert.rejects(consumer.shutdown({ timeoutMs: 100 }), /partition 0 of topic "s\/t"/)
+    await client.clock.advance(200)
+    await ending
+    topic.confirmed.resolve()
+    await client.clock.advance(longMs)
+    assert.equal(client.storedNext("worker"), 3n)
   })
 
   test("can be skipped long after its error was handed out", async () => {

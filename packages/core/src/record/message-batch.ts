@@ -1,4 +1,4 @@
-import { DecodeError, InvalidError } from "@millrace/contract"
+import { InvalidError } from "@millrace/contract"
 import { BatchMessage, type Message, type MessageSource } from "./message.ts"
 
 /**
@@ -15,7 +15,7 @@ export class MessageBatch implements Iterable<Message> {
 
   /**
    * Records `from` to `to` − 1. Made by the consumer.
-   * @throws DecodeError when the first cannot be decrypted. Where a later one cannot, the batch ends before it.
+   * @throws what the first fails with, which cannot be decrypted. Where a later one cannot, the batch ends before it.
    */
   constructor(source: MessageSource, from: number, to: number) {
     this.#source = source
@@ -58,7 +58,8 @@ function openedOf(source: MessageSource, from: number, to: number): readonly Bat
   try {
     for (let index = from; index < to; index++) opened.push(new BatchMessage(source, index).open())
   } catch (error) {
-    if (!(error instanceof DecodeError) || opened.length === 0) throw error
+    // Whatever it is comes again when the record is the first of a batch.
+    if (opened.length === 0) throw error
   }
   return opened
 }

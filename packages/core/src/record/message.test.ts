@@ -4,6 +4,7 @@ import { inspect } from "node:util"
 import { CorruptionError, DecodeError, Headers, HeaderValue } from "@millrace/contract"
 import { FakeBatch, type FakeRecord } from "../consumer/fake-log.test-support.ts"
 import { BatchMessage, type MessageSource } from "./message.ts"
+import { MessageBatch } from "./message-batch.ts"
 
 const claim = { stream: "s", topic: "t", partition: 2, token: {} }
 
@@ -102,4 +103,20 @@ describe("a message", () => {
       { stream: "s", topic: "t", partition: 2, offset: 7n, lineage: "a", claim },
     )
   })
+})
+
+test("a batch ends before a record that cannot be opened, whatever it fails with; alone it tells why", () => {
+  const fault = new TypeError("not a cipher")
+  let opened = 0
+  const opener = {
+    open() {
+      if (++opened === 3) throw fault
+      return undefined
+    },
+  }
+  const source = { batch: new FakeBatch(7n, [full, full, full]), stream: "s", topic: "t", partition: 2, lineage: "a" }
+  const batch = new MessageBatch({ ...source, claim, end: 12n, opener }, 0, 3)
+  assert.deepEqual([batch.count, batch.lastOffset], [2, 8n])
+  opened = 2
+  assert.throws(() => new MessageBatch({ ...source, claim, end: 12n, opener }, 2, 3), fault)
 })

@@ -16,11 +16,12 @@ export const startsWhereStored: ReadingCheck = {
 }
 
 function startOf({ program, lane, history }: HandOut): number | undefined {
-  const { startAt = { kind: "next" }, allowReplay } = program.owner.options
+  const { startAt = { kind: "next" } } = program.owner.options
   const key = placeKey(lane.place)
   const stored = program.loads.get(key)
-  if (stored !== undefined && !(allowReplay && startAt.kind !== "next")) return stored
-  if (lane.isGainedLater || startAt.kind !== "offset") {
+  if (stored !== undefined && !program.replays(lane)) return stored
+  // What was lost and given again before the program could listen is looked up as what is gained later.
+  if (lane.isGainedLater || startAt.kind !== "offset" || program.anchors.has(key)) {
     const anchor = program.anchors.get(key)
     if (anchor === undefined || lane.isGainedLater || startAt.kind !== "timestampMicros") return anchor
     const { records } = history.log
