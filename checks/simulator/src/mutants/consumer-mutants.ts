@@ -10,26 +10,26 @@ export const consumerMutants: readonly Mutant[] = [
   },
   {
     name: "store what was handled after the partition went",
-    file: "consumer/consumer-progress.ts",
+    file: "progress/consumer-progress.ts",
     find: '    if (!this.tell({ type: "released", key: lane })) {\n',
     replace:
       '    queueMicrotask(() => setImmediate(() => this.tell({ type: "released", key: lane })))\n    if (!lane.live) {\n',
   },
   {
     name: "forget the store at shutdown",
-    file: "consumer/consumer-progress.ts",
+    file: "progress/consumer-progress.ts",
     find: '    this.tell({ type: "shutdown" })\n',
     replace: "",
   },
   {
     name: "skip an unhandled message between two that are handled",
-    file: "consumer/handled-ranges.ts",
+    file: "partition/handled-ranges.ts",
     find: "    if (start <= this.#prefix) {\n",
     replace: "    if (start <= this.#prefix + 1n) {\n",
   },
   {
     name: "start an assigned partition at 0",
-    file: "consumer/start-position.ts",
+    file: "partition/start-position.ts",
     find: "  return { offset: position.offset, lineage",
     replace: "  return { offset: 0n, lineage",
   },
@@ -48,19 +48,19 @@ export const consumerMutants: readonly Mutant[] = [
   },
   {
     name: "believe a stale answer after a seek",
-    file: "consumer/partition-reader.machine.ts",
+    file: "partition/partition-reader.machine.ts",
     find: "    this.#doubtful = polling\n",
     replace: "    this.#doubtful = false\n",
   },
   {
     name: "go on behind an answer that is not of the position",
-    file: "consumer/partition-reader.machine.ts",
+    file: "partition/partition-reader.machine.ts",
     find: '      if (!covers(event.batches, this.#offset)) return this.#go("reading", false)\n',
     replace: "",
   },
   {
     name: "keep what was read ahead of another history",
-    file: "consumer/partition-reader.machine.ts",
+    file: "partition/partition-reader.machine.ts",
     find: '    return [{ type: "drop" }, { type: "sourceChanged", offset }, ',
     replace: '    return [{ type: "sourceChanged", offset }, ',
   },
@@ -72,27 +72,27 @@ export const consumerMutants: readonly Mutant[] = [
   },
   {
     name: "never wake a partition that waits",
-    file: "consumer/lane-commands.ts",
+    file: "partition/lane-commands.ts",
     find: "          this.#wakeAt(lane, command.atMs)\n",
     replace: "          if (command.atMs < 0) this.#wakeAt(lane, command.atMs)\n",
   },
   {
     name: "store backwards",
-    file: "consumer/commit-policy.machine.ts",
+    file: "progress/commit-policy.machine.ts",
     find: "    if (known !== undefined && next <= known) return nothing\n",
     replace:
       "    if (known !== undefined && next < known) return nothing\n    if (known !== undefined) next = next - 1n\n",
   },
   {
     name: "lose what was read ahead on a pause",
-    file: "consumer/lane-runner.ts",
+    file: "partition/lane-runner.ts",
     find: "      lane.paused = true\n      this.#host.withheld(lane)\n",
     replace:
       "      lane.paused = true\n      this.#host.withheld(lane)\n      for (const slice of lane.clear()) this.gaveBack(slice)\n",
   },
   {
     name: "hand out what is paused",
-    file: "consumer/lane-queue.ts",
+    file: "partition/lane-queue.ts",
     find: "lane.draining || lane.paused || lane.seeking",
     replace: "lane.draining || lane.seeking",
   },
@@ -105,13 +105,13 @@ export const consumerMutants: readonly Mutant[] = [
   },
   {
     name: "forget the rest of an answer",
-    file: "consumer/partition-reader.machine.ts",
+    file: "partition/partition-reader.machine.ts",
     find: "      position = batch.lastOffset + 1n\n",
     replace: "      position = batch.lastOffset + 1n\n      if (commands.length > 0) continue\n",
   },
   {
     name: "wait in silence when a store finds another history",
-    file: "consumer/read-gate.machine.ts",
+    file: "progress/read-gate.machine.ts",
     find: '    if (error.kind === "history-changed") return [...this.#wait(atMs), { type: "look" }]\n',
     replace: '    if (error.kind === "history-changed") return nothing\n',
   },

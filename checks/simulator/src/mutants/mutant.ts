@@ -10,9 +10,11 @@ export interface Mutant {
   readonly replace: string
 }
 
+const readingRooms = ["consumer", "partition", "progress", "group", "handler"]
+
 /** Which half of a seed has to notice it. */
 export function halfOf({ file }: Mutant): Half {
-  return file.startsWith("consumer/") || file.startsWith("handler/") ? "consumers" : "producers"
+  return readingRooms.some((room) => file.startsWith(`${room}/`)) ? "consumers" : "producers"
 }
 
 /** The source with the mutant in it. @throws Error unless the text is there exactly once */

@@ -4,8 +4,8 @@ import { checkName } from "../client/names.ts"
 import { OptionReader, shown } from "../client/options.ts"
 import type { Encryptor } from "../encryption/encryptor.ts"
 import { checkEncryptorChoice } from "../encryption/sealing.ts"
-import { type CommitPolicy, checkCommitPolicy } from "./commit-policy.ts"
-import { checkStartAt, type StartAt } from "./start-at.ts"
+import { checkStartAt, type StartAt } from "../partition/start-at.ts"
+import { type CommitPolicy, checkCommitPolicy } from "../progress/commit-policy.ts"
 
 /** Options of `topic.consumer` (seed 000, "Consumers, offsets, and commit policies"; tables 1.5 to 1.7). */
 export interface ConsumerOptions {

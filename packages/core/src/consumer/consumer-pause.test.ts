@@ -1,10 +1,10 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { ClosedError, CorruptionError, InvalidError, NotAssignedError } from "@millrace/contract"
+import { openGroupConsumer } from "../group/group-consumer.ts"
 import type { Consumer } from "./consumer.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
 import { FakeClient, take, textsOf } from "./fake-session.test-support.ts"
-import { openGroupConsumer } from "./group-consumer.ts"
 import { openConsumer } from "./partition-consumer.ts"
 
 function open(client: FakeClient, options?: ConsumerOptions): Consumer {

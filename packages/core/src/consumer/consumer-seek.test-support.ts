@@ -1,9 +1,10 @@
 /** A consumer of one partition that is moved about. */
+
+import type { StartAt } from "../partition/start-at.ts"
 import type { Consumer } from "./consumer.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
 import { FakeClient } from "./fake-session.test-support.ts"
 import { openConsumer } from "./partition-consumer.ts"
-import type { StartAt } from "./start-at.ts"
 
 /** The consumer `worker`. */
 export function open(client: FakeClient, options?: ConsumerOptions): Consumer {

@@ -10,11 +10,11 @@ import {
   PermissionError,
   StorageError,
 } from "@millrace/contract"
+import type { StartAt } from "../partition/start-at.ts"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
 import { failing, filled, open, seek } from "./consumer-seek.test-support.ts"
 import { FakeClient, take, textsOf } from "./fake-session.test-support.ts"
-import type { StartAt } from "./start-at.ts"
 
 const worker = { kind: "consumer", name: "worker" } as const
 

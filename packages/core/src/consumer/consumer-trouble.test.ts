@@ -1,7 +1,7 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { ConnectionError, InvalidError, NotFoundError, StorageError } from "@millrace/contract"
-import type { CommitPolicy } from "./commit-policy.ts"
+import type { CommitPolicy } from "../progress/commit-policy.ts"
 import type { Consumer } from "./consumer.ts"
 import type { ConsumerEvents } from "./consumer-events.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"

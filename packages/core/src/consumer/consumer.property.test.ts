@@ -2,11 +2,11 @@ import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { ConnectionError, type MillraceError, TimeoutError } from "@millrace/contract"
 import fc from "fast-check"
+import { openGroupConsumer } from "../group/group-consumer.ts"
+import type { CommitPolicy } from "../progress/commit-policy.ts"
 import type { Message } from "../record/message.ts"
-import type { CommitPolicy } from "./commit-policy.ts"
 import type { Consumer } from "./consumer.ts"
 import { FakeClient } from "./fake-session.test-support.ts"
-import { openGroupConsumer } from "./group-consumer.ts"
 
 const partitions = 3
 

@@ -1,12 +1,12 @@
 import type { Handler } from "../handler/handler-context.ts"
 import type { RunOptions } from "../handler/run-options.ts"
+import type { StartAt } from "../partition/start-at.ts"
+import type { ReadOperation } from "../progress/read-operation.ts"
 import type { Checkpoint } from "../record/checkpoint.ts"
 import type { Message } from "../record/message.ts"
 import type { MessageBatch } from "../record/message-batch.ts"
 import type { RentedBatch } from "../record/rented-batch.ts"
 import type { ConsumerEvents } from "./consumer-events.ts"
-import type { ReadOperation } from "./read-operation.ts"
-import type { StartAt } from "./start-at.ts"
 
 /**
  * Reads one partition, or as a member of a group the partitions it is given, message by message: at least once, in order within a

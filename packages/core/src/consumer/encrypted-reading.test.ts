@@ -5,6 +5,8 @@ import { systemRandom } from "@millrace/runtime"
 import fc from "fast-check"
 import type { ClientContext } from "../client/context.ts"
 import { Json } from "../codec/json.ts"
+import { openCursor } from "../cursor/log-cursor.ts"
+import { TypedReader } from "../cursor/typed-reader.ts"
 import { encryptor } from "../encryption/encryptor.ts"
 import { record } from "../encryption/sealed-record.test-support.ts"
 import type { SendableRecord } from "../record/outgoing-record.ts"
@@ -12,9 +14,7 @@ import type { Consumer } from "./consumer.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
 import type { FakeRecord } from "./fake-log.test-support.ts"
 import { FakeClient, fakeManifest, take, textOf, textsOf } from "./fake-session.test-support.ts"
-import { openCursor } from "./log-cursor.ts"
 import { openConsumer } from "./partition-consumer.ts"
-import { TypedReader } from "./typed-reader.ts"
 
 const ours = encryptor({ current: "k", keys: { k: new Uint8Array(32).fill(1) } })
 const theirs = encryptor({ current: "x", keys: { x: new Uint8Array(32).fill(2) } })

@@ -21,7 +21,7 @@ import {
   type Watermarks,
 } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
-import { laneKey } from "./lane.ts"
+import { laneKey } from "../partition/lane.ts"
 
 export interface FakeRecord {
   readonly payload?: Uint8Array | null

@@ -30,10 +30,10 @@ import { CachedTopicDirectory } from "../client/topic-directory.ts"
 import { FilterLog } from "../filter/filter-log.ts"
 import { FilterWatch } from "../filter/filter-watch.ts"
 import { ProducerRegistry } from "../observe/producer-registry.ts"
+import { laneKey } from "../partition/lane.ts"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
 import { FakeLog } from "./fake-log.test-support.ts"
-import { laneKey } from "./lane.ts"
 
 const absent = { supported: false, reason: "it is a fake", instead: "Use a real one." } as const
 

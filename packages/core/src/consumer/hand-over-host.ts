@@ -1,5 +1,5 @@
 import type { MillraceError } from "@millrace/contract"
-import type { Lane, Slice } from "./lane.ts"
+import type { Lane, Slice } from "../partition/lane.ts"
 
 /** What a consumer does about what happens in its hand-over. */
 export interface HandOverHost {

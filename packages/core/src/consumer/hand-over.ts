@@ -9,14 +9,14 @@
  * handed out at all, or only what `handledOne` and `handledThrough` say. While a feed is open it is always the last.
  */
 import { MillraceError } from "@millrace/contract"
+import type { Lane, Slice } from "../partition/lane.ts"
+import { LaneQueue } from "../partition/lane-queue.ts"
+import type { Acknowledgement } from "../progress/commit-policy.ts"
 import { BatchMessage, type MessageSource } from "../record/message.ts"
 import { MessageBatch } from "../record/message-batch.ts"
 import { Callers, takenError, type Waiter } from "./callers.ts"
-import type { Acknowledgement } from "./commit-policy.ts"
 import type { HandOverHost } from "./hand-over-host.ts"
 import { type Handled, handledByLeaving, InHand } from "./in-hand.ts"
-import type { Lane, Slice } from "./lane.ts"
-import { LaneQueue } from "./lane-queue.ts"
 
 export class HandOver {
   readonly #host: HandOverHost

@@ -3,12 +3,12 @@ import { describe, test } from "node:test"
 import { InvalidError } from "@millrace/contract"
 import fc from "fast-check"
 import type { FeedUser } from "../handler/message-feed.ts"
+import type { Lane } from "../partition/lane.ts"
 import type { Message } from "../record/message.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
 import { consumerSettings } from "./consumer-options.ts"
 import { FakeClient, take, textOf, textsOf } from "./fake-session.test-support.ts"
 import type { HandlerFeed } from "./handler-feed.ts"
-import type { Lane } from "./lane.ts"
 import { LogConsumer } from "./log-consumer.ts"
 
 function open(client: FakeClient, options?: ConsumerOptions): LogConsumer {

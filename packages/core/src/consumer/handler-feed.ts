@@ -1,7 +1,7 @@
 import type { FeedLane, FeedUser, MessageFeed } from "../handler/message-feed.ts"
+import type { Lane } from "../partition/lane.ts"
 import type { BatchMessage } from "../record/message.ts"
 import type { HandOver } from "./hand-over.ts"
-import type { Lane } from "./lane.ts"
 
 /** What the consumer does for a feed. */
 interface FeedHost {

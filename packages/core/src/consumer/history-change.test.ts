@@ -1,7 +1,7 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { OffsetOutOfRangeError } from "@millrace/contract"
-import type { CommitPolicy } from "./commit-policy.ts"
+import type { CommitPolicy } from "../progress/commit-policy.ts"
 import type { Consumer } from "./consumer.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
 import { FakeClient, take, textsOf } from "./fake-session.test-support.ts"

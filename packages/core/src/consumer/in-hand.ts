@@ -1,6 +1,6 @@
-import type { Acknowledgement } from "./commit-policy.ts"
-import type { Lane, Slice } from "./lane.ts"
-import { passHoles } from "./lane-holes.ts"
+import type { Lane, Slice } from "../partition/lane.ts"
+import { passHoles } from "../partition/lane-holes.ts"
+import type { Acknowledgement } from "../progress/commit-policy.ts"
 
 /** What of a run of messages is handled once it was handed out: all, all but the last one, none. */
 export type Handled = "everything" | "butLast" | "nothing"

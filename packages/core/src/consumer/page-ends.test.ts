@@ -1,6 +1,6 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import type { CommitPolicy } from "./commit-policy.ts"
+import type { CommitPolicy } from "../progress/commit-policy.ts"
 import type { Consumer } from "./consumer.ts"
 import { FakeClient, take } from "./fake-session.test-support.ts"
 import { openConsumer } from "./partition-consumer.ts"

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { ClosedError, ConnectionError, TimeoutError } from "@millrace/contract"
+import { openGroupConsumer } from "../group/group-consumer.ts"
 import type { GroupConsumerOptions } from "./consumer-options.ts"
 import { FakeClient, take, textsOf } from "./fake-session.test-support.ts"
-import { openGroupConsumer } from "./group-consumer.ts"
 import type { LogConsumer } from "./log-consumer.ts"
 
 async function open(

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { ConnectionError } from "@millrace/contract"
+import { openGroupConsumer } from "../group/group-consumer.ts"
 import type { Message } from "../record/message.ts"
 import type { Consumer } from "./consumer.ts"
 import type { LoopBlock, Stall } from "./consumer-events.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
 import { FakeClient, take, textOf } from "./fake-session.test-support.ts"
-import { openGroupConsumer } from "./group-consumer.ts"
 import { openConsumer } from "./partition-consumer.ts"
 
 function open(client: FakeClient, options?: ConsumerOptions): { consumer: Consumer; stalls: Stall[] } {

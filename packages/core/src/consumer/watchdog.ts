@@ -4,8 +4,8 @@
  */
 import { MillraceError, type PartitionLog, type TopicPartition, type Watermarks } from "@millrace/contract"
 import type { Clock, Timer } from "@millrace/runtime"
+import type { Lane } from "../partition/lane.ts"
 import type { ConsumerListeners } from "./consumer-events.ts"
-import type { Lane } from "./lane.ts"
 import { LoopGauge } from "./loop-gauge.ts"
 import { type PartitionSight, type SilentPartition, WatchdogMachine } from "./watchdog.machine.ts"
 

@@ -16,8 +16,8 @@ import { attempt } from "../client/attempts.ts"
 import { readLogRange } from "../client/log-range.ts"
 import { type OwnTopicParts, OwnTopicWriter, ownTopic, ownWatermarks } from "../client/own-topic.ts"
 import { topicSpec } from "../client/topic-options.ts"
-import { asMillraceError } from "../consumer/failure.ts"
 import { newUlid } from "../observe/ulid.ts"
+import { asMillraceError } from "../partition/failure.ts"
 import { FilterBindingMachine, type FilterOutcome } from "./filter-binding.machine.ts"
 import {
   decodeFilterEvent,

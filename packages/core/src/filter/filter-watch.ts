@@ -1,6 +1,6 @@
 import type { MillraceError } from "@millrace/contract"
 import type { Clock, Timer } from "@millrace/runtime"
-import { asMillraceError } from "../consumer/failure.ts"
+import { asMillraceError } from "../partition/failure.ts"
 import type { FilterLog } from "./filter-log.ts"
 
 /** How soon a change of a filter is noticed by those who read under it, in ms (table 1.13: membership refresh). @internal */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import { DecodeError, InvalidError, UnsupportedError } from "@millrace/contract"
 import { take } from "../consumer/fake-session.test-support.ts"
-import { openGroupConsumer } from "../consumer/group-consumer.ts"
+import { openGroupConsumer } from "../group/group-consumer.ts"
 import { sparseRefreshMs } from "./filter-watch.ts"
 import { atLeast, Bench } from "./filtered-group.test-support.ts"
 

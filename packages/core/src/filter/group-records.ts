@@ -9,7 +9,7 @@ import {
 import type { Clock } from "@millrace/runtime"
 import { topicKey, topicText } from "../client/names.ts"
 import { shown } from "../client/options.ts"
-import type { RecordSource } from "../consumer/record-source.ts"
+import type { RecordSource } from "../partition/record-source.ts"
 import { BlockedReader } from "./blocked-reader.ts"
 import { type FilterInForce, filterInForce, noFilter } from "./filter-in-force.ts"
 import { filterTopic } from "./filter-log.ts"

@@ -1,7 +1,7 @@
 /** A feed of messages in memory, with partitions that can be held, paused, drained and lost, and what was told of each message. */
 import { type Headers, MillraceError, NotAssignedError } from "@millrace/contract"
 import { FakeBatch, type FakeRecord } from "../consumer/fake-log.test-support.ts"
-import { HandledRanges } from "../consumer/handled-ranges.ts"
+import { HandledRanges } from "../partition/handled-ranges.ts"
 import { BatchMessage } from "../record/message.ts"
 import type { FeedLane, FeedUser, MessageFeed } from "./message-feed.ts"
 

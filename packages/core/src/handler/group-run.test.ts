@@ -4,7 +4,7 @@ import { describe, test } from "node:test"
 import { CorruptionError } from "@millrace/contract"
 import type { Consumer } from "../consumer/consumer.ts"
 import { FakeClient, textOf } from "../consumer/fake-session.test-support.ts"
-import { openGroupConsumer } from "../consumer/group-consumer.ts"
+import { openGroupConsumer } from "../group/group-consumer.ts"
 import { open, running } from "./running-consumer.test-support.ts"
 
 describe("a batch that cannot be read", () => {
