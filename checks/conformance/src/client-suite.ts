@@ -13,12 +13,16 @@ import { filtersChapter } from "./client/filters.ts"
 import { groupLifeChapter } from "./client/group-life.ts"
 import { groupSoakChapter } from "./client/group-soak.ts"
 import { groupingChapter } from "./client/grouping.ts"
+import { handingOverChapter } from "./client/handing-over.ts"
 import { handlesChapter } from "./client/handles.ts"
 import { handlingChapter } from "./client/handling.ts"
 import { observingChapter } from "./client/observing.ts"
+import { outOfPlaceChapter } from "./client/out-of-place.ts"
+import { pollingChapter } from "./client/polling.ts"
 import { positionsChapter } from "./client/positions.ts"
 import { producingChapter } from "./client/producing.ts"
 import { readingChapter } from "./client/reading.ts"
+import { runningChapter } from "./client/running.ts"
 import { sendingFailuresChapter } from "./client/sending-failures.ts"
 import { type BackendUnderTest, ClientRig } from "./rig/client-rig.ts"
 
@@ -34,10 +38,14 @@ const chapters: Readonly<Record<string, (rig: ClientRig) => void>> = {
   committing: committingChapter,
   grouping: groupingChapter,
   "group-life": groupLifeChapter,
+  "handing-over": handingOverChapter,
   "group-soak": groupSoakChapter,
   handling: handlingChapter,
   filters: filtersChapter,
+  running: runningChapter,
+  polling: pollingChapter,
   positions: positionsChapter,
+  "out-of-place": outOfPlaceChapter,
   reading: readingChapter,
   encryption: encryptionChapter,
   "field-order": fieldOrderChapter,

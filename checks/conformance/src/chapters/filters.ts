@@ -13,6 +13,7 @@ import {
   type TopicDescription,
 } from "@millrace/contract"
 import { openFilteredReader } from "@millrace/core"
+import { systemClock } from "@millrace/runtime"
 import { settlesWithin } from "../rig/deadline.ts"
 import { brokenRecord, filterCases, filterRecords } from "../rig/filter-cases.ts"
 import { type Draft, wire } from "../rig/records.ts"
@@ -55,10 +56,8 @@ class FilteredTail {
 
   constructor(session: ReadingSession, topic: TopicDescription, filter: Filter, from: bigint = 0n) {
     const { stream, topic: name } = topic
-    this.reader = openFilteredReader(session, {
-      isolation: "committed",
-      filters: [{ stream, topic: name, filter: checkFilter(filter) }],
-    })
+    const filters = [{ stream, topic: name, filter: checkFilter(filter) }]
+    this.reader = openFilteredReader(session, { isolation: "committed", filters }, systemClock)
     this.next = from
     this.set(topic, from)
   }

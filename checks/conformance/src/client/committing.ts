@@ -1,9 +1,10 @@
 /** Chapter: what is stored under each policy when a consumer stops here or there, and progress that is moved by hand. The rules are those of docs/commit-policies.md. */
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import type { CommitPolicy, ConsumerOptions, Message, Topic } from "millrace"
-import { type ClientRig, fill, nothingComes, take, takeTexts } from "../rig/client-rig.ts"
+import type { CommitPolicy, ConsumerOptions, Message } from "millrace"
+import { type ClientRig, fill, nothingComes, oddNames, take, takeTexts } from "../rig/client-rig.ts"
 import { until } from "../rig/deadline.ts"
+import { storedBecomes, storedBy } from "../rig/progress.ts"
 import { numbered } from "../rig/records.ts"
 import { refused } from "../rig/refusal.ts"
 
@@ -35,7 +36,7 @@ const moments: readonly {
   { policy: { kind: "auto", every: "message", intervalMs: false }, taken: 3, stored: 1n },
   { policy: { kind: "auto", every: "batch", intervalMs: false }, taken: 5, stored: 3n, earlier: "nothing" },
   { policy: { kind: "auto", every: false, intervalMs: soon }, taken: 3, stored: 1n },
-  { policy: { kind: "auto", after: "delivery", every: "message" }, taken: 3, stored: 2n },
+  { policy: { kind: "auto", after: "delivery", every: "message", intervalMs: false }, taken: 3, stored: 2n },
   {
     policy: { kind: "auto", after: "delivery", every: 2, intervalMs: never },
     taken: 2,
@@ -48,57 +49,65 @@ export function committingChapter(rig: ClientRig): void {
   describe("what each policy stores", () => {
     for (const { policy, taken, stored, earlier } of moments) {
       test(`${JSON.stringify(policy)} with ${taken} taken: whoever comes after a crash goes on behind ${stored}`, async () => {
-        const topic = await filled(rig, 10)
+        const topic = await rig.filled(10)
         // The watchdog looks at what is in hand: without it, only the policy's own moments make it store.
         const options = { commitPolicy: policy, batchLength: 4, stalledAfterMs: 10 * never }
         const consumer = topic.consumer("reader", 0, options)
         await take(consumer, taken - 1)
         if (earlier !== undefined) {
-          assert.equal(await storedIn(topic), earlier === "nothing" ? undefined : earlier, "one message earlier")
+          assert.equal(
+            await storedBy(topic, "reader"),
+            earlier === "nothing" ? undefined : earlier,
+            "one message earlier",
+          )
         }
         await take(consumer, 1)
-        await storedBecomes(topic, stored)
+        await storedBecomes(topic, "reader", stored)
         const after = topic.consumer("reader", 0, disabled)
         assert.deepEqual(await takeTexts(after, 1), [`r${stored + 1n}`])
         await after.shutdown()
-        assert.equal(await storedIn(topic), stored, "the message in hand counts only once the next one is asked for")
+        assert.equal(
+          await storedBy(topic, "reader"),
+          stored,
+          "the message in hand counts only once the next one is asked for",
+        )
         await consumer.shutdown()
-        assert.equal(await storedIn(topic), BigInt(taken - 1), "a shutdown stores the rest")
+        assert.equal(await storedBy(topic, "reader"), BigInt(taken - 1), "a shutdown stores the rest")
       })
     }
 
     test("auto after marked: what is marked without a gap, and nothing because it was handed out or asked past", async () => {
-      const topic = await filled(rig, 6)
+      const topic = await rig.filled(6)
       const consumer = topic.consumer("reader", 0, {
         commitPolicy: { kind: "auto", after: "marked", every: "message" },
       })
       const messages = await take(consumer, 5)
       consumer.mark(at(messages, 1))
       consumer.mark(at(messages, 3))
-      assert.equal(await storedIn(topic), undefined, "0 is not marked")
+      assert.equal(await storedBy(topic, "reader"), undefined, "0 is not marked")
       consumer.mark(at(messages, 0).checkpoint())
-      await storedBecomes(topic, 1n)
+      await storedBecomes(topic, "reader", 1n)
       consumer.mark(at(messages, 2))
-      await storedBecomes(topic, 3n)
+      await storedBecomes(topic, "reader", 3n)
       await consumer.shutdown()
-      assert.equal(await storedIn(topic), 3n)
+      assert.equal(await storedBy(topic, "reader"), 3n)
     })
 
     test("disabled: marks are stored in the background, as far as there is no gap", async () => {
-      const topic = await filled(rig, 6)
+      const topic = await rig.filled(6)
       const consumer = topic.consumer("reader", 0, disabled)
       const messages = await take(consumer, 5)
       for (const index of [4, 2, 1]) consumer.mark(at(messages, index))
-      assert.equal(await storedIn(topic), undefined)
+      assert.equal(await storedBy(topic, "reader"), undefined)
       consumer.mark(at(messages, 0))
-      await storedBecomes(topic, 2n)
+      await storedBecomes(topic, "reader", 2n)
       await consumer.commit(at(messages, 3))
-      assert.equal(await storedIn(topic), 4n, "a commit takes what is marked behind it along")
+      assert.equal(await storedBy(topic, "reader"), 4n, "a commit takes what is marked behind it along")
       await consumer.shutdown()
     })
 
     test("onRead: what is handed out is stored already, so that a crash repeats nothing; it may lose what was read", async () => {
-      const topic = await filled(rig, 10)
+      const topic = await rig.filled(10)
       const consumer = topic.consumer("reader", 0, {
         commitPolicy: { kind: "onRead" },
         prefetchRecords: 4,
@@ -106,10 +115,10 @@ export function committingChapter(rig: ClientRig): void {
       })
       for (let index = 0; index < 3; index++) {
         const [message] = await take(consumer, 1)
-        const stored = await storedIn(topic)
+        const stored = await storedBy(topic, "reader")
         assert.ok(stored !== undefined && stored >= at([message], 0).position.offset, `${stored} is stored`)
       }
-      const stored = (await storedIn(topic)) as bigint
+      const stored = (await storedBy(topic, "reader")) as bigint
       const after = topic.consumer("reader", 0, { commitPolicy: { kind: "onRead" } })
       if (stored < 9n) assert.deepEqual(await takeTexts(after, 1), [`r${stored + 1n}`])
       else await nothingComes(after)
@@ -118,7 +127,7 @@ export function committingChapter(rig: ClientRig): void {
     })
 
     test("onRead: commit and mark are refused", async () => {
-      const topic = await filled(rig, 2)
+      const topic = await rig.filled(2)
       const consumer = topic.consumer("reader", 0, { commitPolicy: { kind: "onRead" } })
       const [message] = await take(consumer, 1)
       await refused(() => consumer.commit(message), { kind: "invalid", says: ["onRead"] })
@@ -149,13 +158,13 @@ export function committingChapter(rig: ClientRig): void {
 
     for (const kind of ["every", "interval", "auto"] as const) {
       test(`policy ${kind}: a loop whose handler throws leaves its message unhandled, the scope's end stores the rest`, async () => {
-        const topic = await filled(rig, 6)
+        const topic = await rig.filled(6)
         await assert.rejects(async () => {
           await using consumer = topic.consumer("reader", 0, { commitPolicy: longPolicy(kind) })
           for await (const message of consumer)
             if (message.position.offset === 3n) throw new Error("the handler failed")
         }, /the handler failed/)
-        assert.equal(await storedIn(topic), 2n)
+        assert.equal(await storedBy(topic, "reader"), 2n)
         const again = topic.consumer("reader", 0)
         assert.deepEqual(await takeTexts(again, 1), ["r3"])
         await again.shutdown()
@@ -165,26 +174,26 @@ export function committingChapter(rig: ClientRig): void {
 
   describe("progress moved by hand", () => {
     test("storeOffset moves what is stored, forward and back; reading goes on where it stands", async () => {
-      const topic = await filled(rig, 10)
+      const topic = await rig.filled(10)
       const consumer = topic.consumer("reader", 0, disabled)
       await take(consumer, 5)
       await consumer.storeOffset(7n)
       assert.deepEqual(await takeTexts(consumer, 1), ["r5"])
       await consumer.storeOffset(1n)
-      assert.equal(await storedIn(topic), 1n)
+      assert.equal(await storedBy(topic, "reader"), 1n)
       assert.equal(consumer.lastStoredOffset(), 1n)
       assert.deepEqual(await takeTexts(consumer, 1), ["r6"])
       await consumer.shutdown()
     })
 
     test("storeOffset back stands until more is handled, also at a shutdown", async () => {
-      const topic = await filled(rig, 6)
+      const topic = await rig.filled(6)
       const consumer = topic.consumer("reader", 0, { commitPolicy: { kind: "every", count: 100 } })
       await take(consumer, 5)
       await consumer.commit()
       await consumer.storeOffset(1n)
       await consumer.shutdown()
-      assert.equal(await storedIn(topic), 1n)
+      assert.equal(await storedBy(topic, "reader"), 1n)
     })
 
     for (const [where, offset] of [
@@ -192,19 +201,19 @@ export function committingChapter(rig: ClientRig): void {
       ["back", 0n],
     ] as const) {
       test(`storeOffset with resetPosition ${where}: the next message is the one behind it, whatever was read ahead`, async () => {
-        const topic = await filled(rig, 10)
+        const topic = await rig.filled(10)
         const consumer = topic.consumer("reader", 0, { commitPolicy: { kind: "each" } })
         await take(consumer, 4)
         await consumer.storeOffset(offset, 0, { resetPosition: true })
-        assert.equal(await storedIn(topic), offset)
+        assert.equal(await storedBy(topic, "reader"), offset)
         assert.deepEqual(await takeTexts(consumer, 2), [`r${offset + 1n}`, `r${offset + 2n}`])
         await consumer.shutdown()
-        assert.equal(await storedIn(topic), offset + 2n)
+        assert.equal(await storedBy(topic, "reader"), offset + 2n)
       })
     }
 
     test("storeOffset of another partition, or of what is no offset, is refused", async () => {
-      const topic = await filled(rig, 1)
+      const topic = await rig.filled(1)
       const consumer = topic.consumer("reader", 0, disabled)
       await refused(() => consumer.storeOffset(0n, 3), { kind: "invalid", says: ["3"] })
       await refused(() => consumer.storeOffset(-1n), { kind: "invalid", says: ["-1"] })
@@ -213,31 +222,31 @@ export function committingChapter(rig: ClientRig): void {
     })
 
     test("deleteOffset forgets: this consumer reads on and stores again, one that comes before that begins anew", async () => {
-      const topic = await filled(rig, 6)
+      const topic = await rig.filled(6)
       const consumer = topic.consumer("reader", 0, { commitPolicy: { kind: "each" } })
       await take(consumer, 3)
       await consumer.deleteOffset()
-      assert.equal(await storedIn(topic), undefined)
+      assert.equal(await storedBy(topic, "reader"), undefined)
       const anew = topic.consumer("reader", 0, disabled)
       assert.deepEqual(await takeTexts(anew, 1), ["r0"])
       await anew.shutdown()
       assert.deepEqual(await takeTexts(consumer, 2), ["r3", "r4"])
       await consumer.shutdown()
-      assert.equal(await storedIn(topic), 4n)
+      assert.equal(await storedBy(topic, "reader"), 4n)
     })
 
     test("a commit of an older message does not take progress back", async () => {
-      const topic = await filled(rig, 6)
+      const topic = await rig.filled(6)
       const consumer = topic.consumer("reader", 0, disabled)
       const messages = await take(consumer, 6)
       await consumer.commit(messages[4])
       await consumer.commit(messages[1])
-      assert.equal(await storedIn(topic), 4n)
+      assert.equal(await storedBy(topic, "reader"), 4n)
       await consumer.shutdown()
     })
 
     test("a checkpoint of a topic that was made again is refused, and nothing is stored", async () => {
-      const topic = await filled(rig, 3)
+      const topic = await rig.filled(3)
       const consumer = topic.consumer("reader", 0, { ...disabled, onMissing: "wait", pollingRetryIntervalMs: 50 })
       const [message] = await take(consumer, 3)
       const checkpoint = at([message], 0).checkpoint()
@@ -246,7 +255,7 @@ export function committingChapter(rig: ClientRig): void {
       await fill(topic, ["new0", "new1"])
       const error = await refused(() => consumer.commit(checkpoint), "history-changed")
       assert.equal(error.context.partition, 0)
-      assert.equal(await storedIn(topic), undefined)
+      assert.equal(await storedBy(topic, "reader"), undefined)
       assert.deepEqual(await takeTexts(consumer, 2), ["new0", "new1"])
       await refused(() => consumer.commit(checkpoint), "history-changed")
       await consumer.shutdown()
@@ -287,7 +296,7 @@ export function committingChapter(rig: ClientRig): void {
     })
 
     test("names with odd characters keep their own progress", async () => {
-      const topic = await filled(rig, oddNames.length + 1)
+      const topic = await rig.filled(oddNames.length + 1)
       for (const [index, name] of oddNames.entries()) {
         const consumer = topic.consumer(name, 0, disabled)
         await consumer.storeOffset(BigInt(index))
@@ -304,36 +313,13 @@ export function committingChapter(rig: ClientRig): void {
 
 const disabled: ConsumerOptions = { commitPolicy: { kind: "disabled" } }
 
-/** Names that differ only in what some backend has to escape, fold or split. */
-const oddNames = ["a.b", "a/b", "a_b", "A.B", "a*b>", "größe 日本", "%2F", "'a\"b"]
-
 function longPolicy(kind: "every" | "interval" | "auto"): CommitPolicy {
   if (kind === "every") return { kind, count: 1000 }
   return kind === "interval" ? { kind, intervalMs: never } : { kind }
-}
-
-async function filled(rig: ClientRig, count: number): Promise<Topic> {
-  const topic = await rig.topic()
-  await fill(topic, numbered("r", 0, count))
-  return topic
 }
 
 function at(messages: readonly (Message | undefined)[], index: number): Message {
   const message = messages[index]
   if (message === undefined) throw new Error(`there is no message ${index}`)
   return message
-}
-
-/** What "reader" has stored, as another consumer of that name sees it. */
-async function storedIn(topic: Topic): Promise<bigint | undefined> {
-  const observer = topic.consumer("reader", 0, disabled)
-  try {
-    return (await observer.storedOffset())?.stored
-  } finally {
-    await observer.shutdown()
-  }
-}
-
-async function storedBecomes(topic: Topic, offset: bigint): Promise<void> {
-  await until(`the policy to store ${offset}`, async () => ((await storedIn(topic)) === offset ? true : undefined))
 }

@@ -3,7 +3,8 @@ import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import type { CommitPolicy, Consumer, Topic } from "millrace"
 import { type ClientRig, encode, fill, fillOneByOne, nothingComes, take, takeTexts } from "../rig/client-rig.ts"
-import { isPending, settlesWithin, until } from "../rig/deadline.ts"
+import { isPending, settlesWithin } from "../rig/deadline.ts"
+import { storedBecomes, storedBy } from "../rig/progress.ts"
 import { numbered, text } from "../rig/records.ts"
 import { refused } from "../rig/refusal.ts"
 
@@ -70,39 +71,39 @@ export function consumingChapter(rig: ClientRig): void {
     test("each: every handled message, before the next is handed out", async () => {
       const { topic, consumer } = await open(rig, { kind: "each" }, 5)
       await take(consumer, 3)
-      assert.equal(await storedIn(topic), 1n, "two are handled, the third is in hand")
+      assert.equal(await storedBy(topic, "reader"), 1n, "two are handled, the third is in hand")
       await consumer.shutdown()
-      assert.equal(await storedIn(topic), 2n)
+      assert.equal(await storedBy(topic, "reader"), 2n)
     })
 
     test("polling: nothing in the midst of a page, the page when the next is asked for", async () => {
       const { topic, consumer } = await open(rig, { kind: "polling" }, 10, 4)
       await take(consumer, 4)
-      assert.equal(await storedIn(topic), undefined, "the page is not done")
+      assert.equal(await storedBy(topic, "reader"), undefined, "the page is not done")
       await take(consumer, 1)
-      await storedBecomes(topic, 3n)
+      await storedBecomes(topic, "reader", 3n)
       await consumer.shutdown()
-      assert.equal(await storedIn(topic), 4n)
+      assert.equal(await storedBy(topic, "reader"), 4n)
     })
 
     test("all: once every message of a page is handled", async () => {
       const { topic, consumer } = await open(rig, { kind: "all" }, 6, 3)
       await take(consumer, 3)
-      assert.equal(await storedIn(topic), undefined)
+      assert.equal(await storedBy(topic, "reader"), undefined)
       await take(consumer, 1)
-      await storedBecomes(topic, 2n)
+      await storedBecomes(topic, "reader", 2n)
       await consumer.shutdown()
     })
 
     test("disabled: nothing but what commit says, also on shutdown", async () => {
       const { topic, consumer } = await open(rig, { kind: "disabled" }, 5)
       const messages = await take(consumer, 4)
-      assert.equal(await storedIn(topic), undefined)
+      assert.equal(await storedBy(topic, "reader"), undefined)
       await consumer.commit(messages[1])
-      assert.equal(await storedIn(topic), 1n)
+      assert.equal(await storedBy(topic, "reader"), 1n)
       await take(consumer, 1)
       await consumer.shutdown()
-      assert.equal(await storedIn(topic), 1n)
+      assert.equal(await storedBy(topic, "reader"), 1n)
     })
 
     test("a checkpoint commits as its message does; without an argument all that was handed out", async () => {
@@ -110,10 +111,10 @@ export function consumingChapter(rig: ClientRig): void {
       const [first] = await take(consumer, 1)
       assert.ok(first !== undefined)
       await consumer.commit(first.checkpoint())
-      assert.equal(await storedIn(topic), 0n)
+      assert.equal(await storedBy(topic, "reader"), 0n)
       await take(consumer, 2)
       await consumer.commit()
-      assert.equal(await storedIn(topic), 2n)
+      assert.equal(await storedBy(topic, "reader"), 2n)
       await consumer.shutdown()
     })
 
@@ -178,7 +179,7 @@ export function consumingChapter(rig: ClientRig): void {
       assert.equal(error.retryable, true)
       await fill(topic, ["late"])
       assert.deepEqual(await takeTexts(consumer, 1), ["late"])
-      assert.equal(await storedIn(topic), undefined, "a message that came late is not handled by coming")
+      assert.equal(await storedBy(topic, "reader"), undefined, "a message that came late is not handled by coming")
       await consumer.shutdown()
     })
 
@@ -247,11 +248,11 @@ export function consumingChapter(rig: ClientRig): void {
         await using consumer = topic.consumer("reader", 0)
         await take(consumer, 2)
       }
-      assert.equal(await storedIn(topic), 0n)
+      assert.equal(await storedBy(topic, "reader"), 0n)
       const again = topic.consumer("reader", 0)
       assert.deepEqual(await takeTexts(again, 1), ["r1"])
       await again.shutdown()
-      assert.equal(await storedIn(topic), 1n, "a shutdown by hand says that the last message is handled")
+      assert.equal(await storedBy(topic, "reader"), 1n, "a shutdown by hand says that the last message is handled")
     })
 
     test("a message is told in full", async () => {
@@ -305,21 +306,6 @@ async function open(
 ): Promise<{ topic: Topic; consumer: Consumer }> {
   const topic = await filled(rig, count)
   return { topic, consumer: topic.consumer("reader", 0, { commitPolicy, batchLength }) }
-}
-
-/** What the reader named "reader" has stored, as another one sees it. */
-async function storedIn(topic: Topic): Promise<bigint | undefined> {
-  const observer = topic.consumer("reader", 0, { commitPolicy: { kind: "disabled" } })
-  try {
-    return (await observer.storedOffset())?.stored
-  } finally {
-    await observer.shutdown()
-  }
-}
-
-/** A policy that stores between pages does not make the next message wait for it. */
-async function storedBecomes(topic: Topic, offset: bigint): Promise<void> {
-  await until(`the policy to store ${offset}`, async () => ((await storedIn(topic)) === offset ? true : undefined))
 }
 
 async function lags(consumer: Consumer): Promise<bigint[]> {

@@ -4,6 +4,7 @@ import { describe, test } from "node:test"
 import type { CommitPolicy, Skip, Topic } from "millrace"
 import { type ClientRig, fill, fillOneByOne, nothingComes, take, takeTexts } from "../rig/client-rig.ts"
 import { settlesWithin, until } from "../rig/deadline.ts"
+import { storedBy } from "../rig/progress.ts"
 import { numbered, text } from "../rig/records.ts"
 import { refused } from "../rig/refusal.ts"
 
@@ -21,7 +22,7 @@ export function fieldOffsetsChapter(rig: ClientRig): void {
       }
       await settlesWithin("a loop that shuts its consumer down", loop())
       assert.deepEqual(seen, numbered("r", 0, 3))
-      const stored = await storedIn(topic)
+      const stored = await storedBy(topic, "reader")
       assert.ok(stored === 1n || stored === 2n, `stored ${stored}: records 0 and 1 are handled, 3 and later are not`)
     })
 
@@ -46,7 +47,7 @@ export function fieldOffsetsChapter(rig: ClientRig): void {
             if (message.position.offset === 5n) throw new Error("the handler failed")
           }
         }, /the handler failed/)
-        assert.equal(await storedIn(topic), 4n)
+        assert.equal(await storedBy(topic, "reader"), 4n)
         const again = topic.consumer("reader", 0)
         assert.deepEqual(await takeTexts(again, 5), numbered("r", 5, 10))
         await again.shutdown()
@@ -59,7 +60,7 @@ export function fieldOffsetsChapter(rig: ClientRig): void {
         await using consumer = topic.consumer("reader", 0, { commitPolicy: { kind: "disabled" } })
         for await (const message of consumer) throw new Error(`failed at ${message.position.offset}`)
       }, /failed at 0/)
-      assert.equal(await storedIn(topic), undefined)
+      assert.equal(await storedBy(topic, "reader"), undefined)
       const again = topic.consumer("reader", 0)
       assert.deepEqual(await takeTexts(again, 3), numbered("r", 0, 3))
       await again.shutdown()
@@ -270,13 +271,4 @@ async function trimmed(rig: ClientRig): Promise<Topic> {
   await consumer.shutdown()
   await topic.trim(0, 8n)
   return topic
-}
-
-async function storedIn(topic: Topic): Promise<bigint | undefined> {
-  const observer = topic.consumer("reader", 0, { commitPolicy: { kind: "disabled" } })
-  try {
-    return (await observer.storedOffset())?.stored
-  } finally {
-    await observer.shutdown()
-  }
 }

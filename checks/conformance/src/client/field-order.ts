@@ -47,8 +47,9 @@ export function fieldOrderChapter(rig: ClientRig): void {
         times.push(performance.now() - began)
       }
       times.sort((one, other) => one - other)
-      const median = times[100] as number
-      assert.ok(median < 10, `the median of 200 awaited sends is ${median.toFixed(2)} ms`)
+      // A timer would hold up each of them; a busy machine does not.
+      const quick = times[20] as number
+      assert.ok(quick < 10, `the quickest tenth of 200 awaited sends takes ${quick.toFixed(2)} ms`)
       await client.close()
     })
 

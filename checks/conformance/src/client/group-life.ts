@@ -2,13 +2,10 @@
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
 import type { Consumer, GroupConsumerOptions, Message } from "millrace"
-import { type ClientRig, fill, nothingComes, take, takeTexts } from "../rig/client-rig.ts"
+import { type ClientRig, fill, nothingComes, oddNames, take, takeTexts } from "../rig/client-rig.ts"
 import { until } from "../rig/deadline.ts"
 import { numbered, text } from "../rig/records.ts"
 import { refused } from "../rig/refusal.ts"
-
-/** Names that differ only in what some backend has to escape, fold or split. */
-const oddNames = ["a.b", "a/b", "a_b", "A.B", "a*b>", "größe 日本", "%2F", "'a\"b"]
 
 export function groupLifeChapter(rig: ClientRig): void {
   describe("members of groups", () => {

@@ -9,6 +9,7 @@ import {
   deadLetter,
   deadLetterBlock,
   encryptor,
+  type Handler,
   HeaderValue,
   type Message,
   MillraceError,
@@ -202,6 +203,37 @@ export function handlingChapter(rig: ClientRig): void {
       assert.deepEqual(await redrive(dead, { to: other }), { sent: 0, unwanted: 0, empty: 0, foreign: 1 })
     })
 
+    test("that were sent before one whose topic is gone are not sent again by the next redrive", async () => {
+      const [here, gone] = [await rig.topic(), await rig.topic()]
+      const dead = rig.handle()
+      for (const topic of [here, gone, here]) {
+        await fillOneByOne(topic, ["bad"])
+        const consumer = topic.consumer("worker", 0)
+        await buried(consumer, dead, {}, 1)
+        await consumer.shutdown()
+      }
+      await gone.delete()
+      for (let i = 0; i < 2; i++) {
+        await assert.rejects(settlesWithin("redrive", redrive(dead)), { kind: "not-found" })
+      }
+      assert.equal((await all(here)).length, 3)
+      const rest = await redrive(dead, { filter: ({ origin }) => origin.topic === here.name })
+      assert.deepEqual(rest, { sent: 1, unwanted: 1, empty: 0, foreign: 0 })
+      assert.equal((await all(here)).length, 4)
+    })
+
+    test("are not sent by a filter that does not say true or false", async () => {
+      const topic = await keyed(rig, 1, 0)
+      const dead = rig.handle()
+      await fillOneByOne(topic, ["bad"])
+      const consumer = topic.consumer("worker", 0)
+      await buried(consumer, dead, {}, 1)
+      await consumer.shutdown()
+      const filter = (async () => false) as never
+      await assert.rejects(settlesWithin("redrive", redrive(dead, { filter })), { kind: "invalid" })
+      assert.equal((await redrive(dead)).sent, 1)
+    })
+
     test("are sent in their order, more than one send's worth", async () => {
       const topic = await keyed(rig, 1, 0)
       const dead = rig.handle()
@@ -263,6 +295,33 @@ export function handlingChapter(rig: ClientRig): void {
       const back = (await all(topic, false)).at(-1)
       assert.deepEqual([back?.payload, text(back?.key)], [stored?.payload, "k"])
       assert.deepEqual(back?.headers.toJSON(), stored?.headers.toJSON())
+    })
+
+    test("of what a group's filter stops at hold the stored bytes; without them it can be skipped", async () => {
+      const topic = await keyed(rig, 1, 0)
+      const dead = rig.handle()
+      await fillOneByOne(topic, ['{"n":0}', "{", '{"n":2}'])
+      for (const onFailure of [deadLetter(dead), "skip", "stop"] as const) {
+        const group = topic.consumerGroup(`g-${typeof onFailure === "string" ? onFailure : onFailure.kind}`)
+        await group.filter().configure({ where: { path: "n", op: "gte", value: 0 } })
+        const consumer = await group.consumer({ startAt: { kind: "first" } })
+        const seen: string[] = []
+        const handle: Handler = (message, context) => {
+          if (seen.push(text(message.payload)) === 2) context.stop()
+        }
+        const run = settlesWithin("the run", consumer.run(handle, { onFailure }))
+        if (onFailure === "stop") {
+          await assert.rejects(run, (error) => error instanceof DecodeError && error.context.offset === 1n)
+          await consumer.seek(0, "skip")
+          await settlesWithin("the run behind it", consumer.run(handle))
+        } else await run
+        await consumer.shutdown()
+        assert.deepEqual(seen, ['{"n":0}', '{"n":2}'])
+      }
+      const [letter] = await all(dead)
+      assert.equal(text(letter?.payload), "{")
+      const block = deadLetterBlock((letter as Message).headers)
+      assert.deepEqual([block?.content, block?.offset, block?.kind], ["stored", 1n, "decode"])
     })
 
     test("are not needed to skip what does not decrypt, or to stop at it", async () => {

@@ -41,7 +41,7 @@ export class CrashChild {
    * @param options.cache Where Node keeps compiled code; see `warmUp`.
    */
   constructor(
-    script: "writer-child" | "consumer-child",
+    script: "writer-child" | "consumer-child" | "reader-child",
     args: readonly string[],
     options: { readonly take: (words: string[]) => void; readonly cache: string },
   ) {

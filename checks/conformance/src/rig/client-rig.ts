@@ -10,7 +10,7 @@ import {
   type TopicOptions,
 } from "millrace"
 import { patienceMs } from "./deadline.ts"
-import { text } from "./records.ts"
+import { numbered, text } from "./records.ts"
 
 /** What the client suite needs to know of a backend. */
 export interface BackendUnderTest {
@@ -86,6 +86,13 @@ export class ClientRig {
     return topic
   }
 
+  /** A topic of one partition with the records r0, r1, …, sent together. */
+  async filled(count: number): Promise<Topic> {
+    const topic = await this.topic()
+    await fill(topic, numbered("r", 0, count))
+    return topic
+  }
+
   /** The same topic, through another client. */
   through(client: Client, topic: Topic): Topic {
     return client.stream(topic.stream).topic(topic.name)
@@ -132,3 +139,6 @@ const utf8 = new TextEncoder()
 export function encode(payload: string): Uint8Array {
   return utf8.encode(payload)
 }
+
+/** Names that differ only in what some backend has to escape, fold or split. */
+export const oddNames: readonly string[] = ["a.b", "a/b", "a_b", "A.B", "a*b>", "größe 日本", "%2F", "'a\"b"]
