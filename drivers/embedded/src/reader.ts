@@ -108,7 +108,7 @@ function partitionRead(slot: Slot, read: SlotRead, buffers: readonly ArrayBuffer
   return { stream, topic, partition, lineage, batches, nextOffset: read.nextOffset, head: read.head, ...claim }
 }
 
-/** A batch of an answer, over the answer's buffers. */
+/** A batch of an answer, over the answer's buffers. @internal */
 export function encodedBatch(batch: ReadBatch, buffers: readonly ArrayBuffer[]): EncodedBatch {
   const { buffer, start, bytes, picked } = batch
   const body = new BatchBody(buffers[buffer] as ArrayBuffer, start, bytes)

@@ -31,7 +31,7 @@ export function comparisonWith(
   }
 }
 
-/** Texts by their code points, so that the order is that of their bytes in UTF-8. */
+/** Texts by their code points, so that the order is that of their bytes in UTF-8. @internal */
 export function compareTexts(left: string, right: string): number {
   const length = Math.min(left.length, right.length)
   for (let i = 0; i < length; i++) {
