@@ -28,6 +28,7 @@ export type {
   Stall,
 } from "./consumer/consumer-events.ts"
 export type { ConsumerOptions, GroupConsumerOptions } from "./consumer/consumer-options.ts"
+export type { PartitionRef } from "./consumer/partition-ref.ts"
 export type { Cursor, CursorResult } from "./cursor/cursor.ts"
 export type { ReaderOptions } from "./cursor/log-cursor.ts"
 export type { Encryptor, EncryptorOptions } from "./encryption/encryptor.ts"

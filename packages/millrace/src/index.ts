@@ -119,6 +119,7 @@ export type {
   OverdueHandling,
   Partitioner,
   PartitionerRecord,
+  PartitionRef,
   PooledBatch,
   PooledBatchBuilder,
   Position,

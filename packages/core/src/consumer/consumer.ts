@@ -7,6 +7,7 @@ import type { Message } from "../record/message.ts"
 import type { MessageBatch } from "../record/message-batch.ts"
 import type { RentedBatch } from "../record/rented-batch.ts"
 import type { ConsumerEvents } from "./consumer-events.ts"
+import type { PartitionRef } from "./partition-ref.ts"
 
 /**
  * Reads one partition, or as a member of a group the partitions it is given, message by message: at least once, in order within a
@@ -50,20 +51,21 @@ export interface Consumer extends AsyncIterable<Message>, AsyncDisposable {
    * Reads a partition on from another place. What was read ahead is thrown away, and what is handed out and not handled will not count as
    * handled by what comes next; what is stored stays. Settles once the place is known; until then nothing of the partition is handed out,
    * and a failure leaves everything as it was. A later call overrules an earlier one.
+   * @param partition Its number, or `{ stream, topic, partition }` where several topics of the consumer have one of that number.
    * @param to As `startAt`, with `next` behind what is stored; `"skip"`: past the record or the batch whose error was handed out last, which
    *   counts as handled then.
    * @throws InvalidError for a place that cannot be, `"skip"` without such an error, or a number that several topics have; NotAssignedError,
    *   ClosedError; what the backend fails with
    */
-  seek(partition: number, to: StartAt | "skip"): Promise<void>
+  seek(partition: PartitionRef, to: StartAt | "skip"): Promise<void>
   /**
    * Hands out nothing more of these partitions, and reads no more of them ahead; what was read ahead already waits for `resume`.
    * @param partitions Default: all, and those that are gained later too. The pause of a single one ends when it is lost.
    * @throws NotAssignedError for one that it does not have, ClosedError
    */
-  pause(partitions?: readonly number[]): void
+  pause(partitions?: readonly PartitionRef[]): void
   /** Goes on with these partitions, in order and without a gap. @param partitions Default: all. @throws as `pause` */
-  resume(partitions?: readonly number[]): void
+  resume(partitions?: readonly PartitionRef[]): void
   /**
    * Calls a handler for each message, up to `concurrency` at a time, in the order of each partition or key, and counts a message as handled
    * when its handler has returned or its promise was fulfilled. What is stored is the handled prefix of each partition, as the commit policy
@@ -107,17 +109,17 @@ export interface Consumer extends AsyncIterable<Message>, AsyncDisposable {
   /**
    * Stores `offset` as the last handled record of a partition, forward or back. It does not move what is being read, unless
    * `resetPosition` says so: then reading goes on behind it, and what was read ahead is thrown away.
-   * @param partition May be left out where the consumer reads a single one.
+   * @param partition May be left out where the consumer reads a single one. `{ stream, topic, partition }` where several topics have its number.
    */
-  storeOffset(offset: bigint, partition?: number, options?: { readonly resetPosition?: boolean }): Promise<void>
+  storeOffset(offset: bigint, partition?: PartitionRef, options?: { readonly resetPosition?: boolean }): Promise<void>
   /** Forgets what is stored for a partition. Reading goes on where it stands. */
-  deleteOffset(partition?: number): Promise<void>
+  deleteOffset(partition?: PartitionRef): Promise<void>
   /** What the backend holds, after the stores that are under way: the last handled record and the partition's newest one. */
-  storedOffset(partition?: number): Promise<StoredOffset | undefined>
+  storedOffset(partition?: PartitionRef): Promise<StoredOffset | undefined>
   /** The last message that was handed out. A diagnostic, not a place to resume from. */
-  lastConsumedOffset(partition?: number): bigint | undefined
+  lastConsumedOffset(partition?: PartitionRef): bigint | undefined
   /** The last record that is known to be stored as handled. A diagnostic, not a place to resume from. */
-  lastStoredOffset(partition?: number): bigint | undefined
+  lastStoredOffset(partition?: PartitionRef): bigint | undefined
   /** How far each partition's stored progress is behind its end; without a consumer name, how far reading is. */
   lag(): Promise<Lag[]>
   /** Tells what happens to partitions. A listener that throws fails the next read. Disposing the answer ends it. */

@@ -20,6 +20,7 @@ import type { ConsumerEvents } from "./consumer-events.ts"
 import type { ConsumerSettings } from "./consumer-options.ts"
 import { HandlerFeed } from "./handler-feed.ts"
 import { BatchTaker, ConsumerIterator, MessageTaker, nextOf, nextWithinOf, type Taker } from "./message-iterator.ts"
+import { isMeant, type PartitionRef, refText } from "./partition-ref.ts"
 import { ReadingConsumer } from "./reading-consumer.ts"
 
 const shutdownTimeoutMs = 5000
@@ -86,7 +87,7 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
     return new RentedBatch(await nextWithinOf(this.#batches, this.context.clock, { what, signal: options?.signal }))
   }
 
-  async seek(partition: number, to: StartAt | "skip"): Promise<void> {
+  async seek(partition: PartitionRef, to: StartAt | "skip"): Promise<void> {
     this.#refuseEnded("seek")
     this.start()
     const [lane, ...more] = this.#lanesOf([partition])
@@ -98,14 +99,14 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
     await this.runner.seek(lane, to, this.progress.beforeSeek(lane))
   }
 
-  pause(partitions?: readonly number[]): void {
+  pause(partitions?: readonly PartitionRef[]): void {
     this.#refuseEnded("pause")
     this.start()
     const lanes = this.#lanesOf(partitions)
     this.runner.pause(lanes, { all: partitions === undefined })
   }
 
-  resume(partitions?: readonly number[]): void {
+  resume(partitions?: readonly PartitionRef[]): void {
     this.#refuseEnded("resume")
     this.start()
     const lanes = this.#lanesOf(partitions)
@@ -127,23 +128,23 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
     return this.#offsets.commit(what)
   }
 
-  storeOffset(offset: bigint, partition?: number, options?: { readonly resetPosition?: boolean }): Promise<void> {
+  storeOffset(offset: bigint, partition?: PartitionRef, options?: { readonly resetPosition?: boolean }): Promise<void> {
     return this.#offsets.storeOffset(offset, partition, options)
   }
 
-  deleteOffset(partition?: number): Promise<void> {
+  deleteOffset(partition?: PartitionRef): Promise<void> {
     return this.#offsets.deleteOffset(partition)
   }
 
-  storedOffset(partition?: number): Promise<StoredOffset | undefined> {
+  storedOffset(partition?: PartitionRef): Promise<StoredOffset | undefined> {
     return this.#offsets.storedOffset(partition)
   }
 
-  lastConsumedOffset(partition?: number): bigint | undefined {
+  lastConsumedOffset(partition?: PartitionRef): bigint | undefined {
     return this.#offsets.lastConsumedOffset(partition)
   }
 
-  lastStoredOffset(partition?: number): bigint | undefined {
+  lastStoredOffset(partition?: PartitionRef): bigint | undefined {
     return this.#offsets.lastStoredOffset(partition)
   }
 
@@ -307,23 +308,23 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
   }
 
   /** The partitions that numbers name among those that are read; without numbers all of them. */
-  #lanesOf(partitions: readonly number[] | undefined): Lane[] {
+  #lanesOf(partitions: readonly PartitionRef[] | undefined): Lane[] {
     const lanes = [...this.runner.lanes].filter((lane) => lane.live && !lane.draining)
     if (partitions === undefined) return lanes
     return partitions.flatMap((partition) => {
-      const named = lanes.filter((lane) => lane.partition.partition === partition)
+      const named = lanes.filter((lane) => isMeant(partition, lane.partition))
       if (named.length > 0) return named
       const { what, partition: fixed } = this.identity
       throw fixed === undefined
-        ? new NotAssignedError(`${what}: partition ${shown(partition)} is not assigned to this member`)
-        : new InvalidError(`${what} reads partition ${fixed.partition}, not ${shown(partition)}`)
+        ? new NotAssignedError(`${what}: partition ${refText(partition)} is not assigned to this member`)
+        : new InvalidError(`${what} reads partition ${fixed.partition}, not ${refText(partition)}`)
     })
   }
 
-  #ambiguous(partition: number, lanes: readonly Lane[]): InvalidError {
+  #ambiguous(partition: PartitionRef, lanes: readonly Lane[]): InvalidError {
     const topics = lanes.map((lane) => `"${topicText(lane.partition)}"`).join(", ")
     return new InvalidError(
-      `${this.identity.what}: partition ${partition} is read of several topics (${topics}): which one to move in is not clear`,
+      `${this.identity.what}: partition ${refText(partition)} is read of several topics (${topics}): name it by { stream, topic, partition }`,
     )
   }
 

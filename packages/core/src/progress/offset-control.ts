@@ -7,8 +7,9 @@ import {
   type TopicPartition,
 } from "@millrace/contract"
 import { topicText } from "../client/names.ts"
-import { OptionReader, shown } from "../client/options.ts"
+import { OptionReader } from "../client/options.ts"
 import type { Lag, StoredOffset } from "../consumer/consumer.ts"
+import { isMeant, type PartitionRef, refText } from "../consumer/partition-ref.ts"
 import type { Lane } from "../partition/lane.ts"
 import { Checkpoint } from "../record/checkpoint.ts"
 import type { Message } from "../record/message.ts"
@@ -100,7 +101,11 @@ export class OffsetControl {
     this.#gated("abandon").abandon(operation)
   }
 
-  async storeOffset(offset: bigint, partition?: number, options?: { readonly resetPosition?: boolean }): Promise<void> {
+  async storeOffset(
+    offset: bigint,
+    partition?: PartitionRef,
+    options?: { readonly resetPosition?: boolean },
+  ): Promise<void> {
     this.#storing("storeOffset")
     const next = this.#stored.checkOffset(offset) + 1n
     const place = this.#place(partition)
@@ -121,7 +126,7 @@ export class OffsetControl {
     if (resets && lane?.live === true) this.#host.seek(lane, next)
   }
 
-  async deleteOffset(partition?: number): Promise<void> {
+  async deleteOffset(partition?: PartitionRef): Promise<void> {
     this.#storing("deleteOffset")
     const place = this.#place(partition)
     const lane = this.#host.lane(place)
@@ -130,19 +135,19 @@ export class OffsetControl {
     await this.#progress.place(lane, undefined)
   }
 
-  async storedOffset(partition?: number): Promise<StoredOffset | undefined> {
+  async storedOffset(partition?: PartitionRef): Promise<StoredOffset | undefined> {
     const committer = this.#storing("storedOffset")
     const place = this.#place(partition)
     await committer.tried()
     return this.#stored.stored(place)
   }
 
-  lastConsumedOffset(partition?: number): bigint | undefined {
+  lastConsumedOffset(partition?: PartitionRef): bigint | undefined {
     this.#host.settle()
     return this.#known(partition)?.handedOffset
   }
 
-  lastStoredOffset(partition?: number): bigint | undefined {
+  lastStoredOffset(partition?: PartitionRef): bigint | undefined {
     const next = this.#known(partition)?.storedNext
     return next === undefined || next === 0n ? undefined : next - 1n
   }
@@ -230,31 +235,31 @@ export class OffsetControl {
   }
 
   /** The partition that a number names, among those that are read. */
-  #place(partition: number | undefined): TopicPartition {
+  #place(partition: PartitionRef | undefined): TopicPartition {
     const { what, partition: fixed } = this.#identity
     if (fixed !== undefined) {
-      if (partition === undefined || partition === fixed.partition) return fixed
-      throw new InvalidError(`${what} reads partition ${fixed.partition}, not ${shown(partition)}`)
+      if (partition === undefined || isMeant(partition, fixed)) return fixed
+      throw new InvalidError(`${what} reads partition ${fixed.partition}, not ${refText(partition)}`)
     }
     if (partition === undefined) {
       throw new InvalidError(`${what} may read several partitions: name the one that is meant`)
     }
-    const [lane, ...more] = [...this.#host.lanes].filter((one) => one.partition.partition === partition)
+    const [lane, ...more] = [...this.#host.lanes].filter((one) => isMeant(partition, one.partition))
     if (lane === undefined) {
-      throw new NotAssignedError(`${what}: partition ${shown(partition)} is not assigned to this member`)
+      throw new NotAssignedError(`${what}: partition ${refText(partition)} is not assigned to this member`)
     }
     if (more.length === 0) return lane.partition
     const topics = [lane, ...more].map((one) => `"${topicText(one.partition)}"`).join(", ")
     throw new InvalidError(
-      `${what}: partition ${partition} is read of several topics (${topics}); commit a message instead`,
+      `${what}: partition ${refText(partition)} is read of several topics (${topics}): name it by { stream, topic, partition }`,
     )
   }
 
   /** For diagnostics: unknown partitions are simply not known. */
-  #known(partition: number | undefined): Lane | undefined {
-    const wanted = partition ?? this.#identity.partition?.partition
-    for (const lane of this.#host.lanes) if (lane.partition.partition === wanted) return lane
-    return undefined
+  #known(partition: PartitionRef | undefined): Lane | undefined {
+    const wanted = partition ?? this.#identity.partition
+    if (wanted === undefined) return undefined
+    return [...this.#host.lanes].find((lane) => isMeant(wanted, lane.partition))
   }
 }
 
