@@ -34,6 +34,8 @@ export class LaneView {
   open: number[] = []
   /** Behind the last record before which the program has handled all that it got. */
   handledNext = 0
+  /** The same without the holes at its end, which a reader may not have come upon yet. */
+  handledBehind = 0
   /** Something of it was handled. */
   hasHandled = false
   #handled = new Set<number>()
@@ -45,7 +47,10 @@ export class LaneView {
 
   /** A record was handed out. */
   took(offset: number): void {
-    if (this.expected === undefined) this.handledNext = offset
+    if (this.expected === undefined) {
+      this.handledNext = offset
+      this.handledBehind = offset
+    }
     this.expected = Math.max(this.expected ?? 0, offset + 1)
     this.open.push(offset)
   }
@@ -59,8 +64,10 @@ export class LaneView {
     for (;;) {
       const next = this.handledNext
       const jump = this.jumps.find(({ from, to }) => from === next && to > next)
-      if (this.#handled.delete(next)) this.handledNext++
-      else if (jump !== undefined) this.handledNext = jump.to
+      if (this.#handled.delete(next)) {
+        this.handledNext++
+        this.handledBehind = this.handledNext
+      } else if (jump !== undefined) this.handledNext = jump.to
       else if (hidden.has(next)) this.handledNext++
       else return
     }
@@ -70,6 +77,7 @@ export class LaneView {
   restart(expected: number | undefined): void {
     this.expected = expected
     this.handledNext = expected ?? 0
+    this.handledBehind = this.handledNext
     this.readTo = Math.min(this.readTo, this.handledNext)
     this.open = []
     this.#handled = new Set()

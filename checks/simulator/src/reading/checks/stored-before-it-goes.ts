@@ -8,11 +8,11 @@ export const storedBeforeItGoes: ReadingCheck = {
 }
 
 function missing({ program, owner, lane, stored }: EndFact): string | undefined {
-  if (!owner.stores || !lane.hasHandled || program.endsInHaste || stored >= lane.handledNext) return undefined
+  if (!owner.stores || !lane.hasHandled || program.endsInHaste || stored >= lane.handledBehind) return undefined
   if (lane.isStoreBroken || lane.isCutOff) return undefined
   // What is in hand has a second, and at the deadline the partition goes, whatever is not done.
   if (program.clock.monotonicMs() - lane.leavingSinceMs >= Math.min(1000, 0.5 * owner.rebalanceTimeoutMs))
     return undefined
   const { topic, partition } = lane.place
-  return `program ${program.id} has handled ${topic}/${partition} up to ${lane.handledNext}; ${stored} is stored when it goes`
+  return `program ${program.id} has handled ${topic}/${partition} up to ${lane.handledBehind}; ${stored} is stored when it goes`
 }
