@@ -8,7 +8,7 @@ import { scanFile } from "../reference/file-scan.ts"
 import { type Row, target } from "../row.ts"
 import { perSecond, timed } from "../stopwatch.ts"
 import { fillLog } from "./filled-log.ts"
-import { batchAndCommit, commitEvery, forAwait, nextAndCommit, readingArm } from "./reading.ts"
+import { batchAndCommit, commitEvery, forAwait, nextAndCommit, nextAndCommitBehind, readingArm } from "./reading.ts"
 
 const disabled = { commitPolicy: { kind: "disabled" } } as const
 
@@ -26,9 +26,11 @@ function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
       fileScan(file, count),
       readingArm("for await", { count, topic }, forAwait),
       readingArm("batches", { count, topic, options: disabled }, batchAndCommit),
+      readingArm("next, commits not awaited", { count, topic, options: disabled }, nextAndCommitBehind),
       readingArm("each", { ...each, count: Math.ceil(count / 200) }, forAwait),
     ]
-    const [ours, bare, iterated, batches, stored] = (await interleave(arms, quick ? 1 : 5, scratch)) as [
+    const [ours, bare, iterated, batches, behind, stored] = (await interleave(arms, quick ? 1 : 5, scratch)) as [
+      Series,
       Series,
       Series,
       Series,
@@ -43,6 +45,7 @@ function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
       peers: {
         "messages/s of for await, policy polling": iterated.median,
         "messages/s of batches(), a commit a batch": batches.median,
+        "messages/s when the commits are not awaited one by one": behind.median,
         "messages/s of for await, policy intervalOrEach": stored.median,
       },
       targets: [target("messages/s", ours.median, "at least", 1_000_000)],

@@ -9,7 +9,10 @@ process.once("disconnect", () => void log.client.close().catch(fail))
 process.send?.("ready")
 
 async function read(): Promise<void> {
-  const consumer = log.topic.consumer("bench", 0, { startAt: { kind: "first" }, prefetchBytes: Number(prefetchBytes) })
+  const consumer = log.topic.consumer(`bench-${process.pid}`, 0, {
+    startAt: { kind: "first" },
+    prefetchBytes: Number(prefetchBytes),
+  })
   for (let left = Number(count); left > 0; left--) {
     const { value } = await consumer.next()
     if (value?.payload?.length !== 100)

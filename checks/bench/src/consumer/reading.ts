@@ -43,6 +43,21 @@ export async function nextAndCommit(consumer: Consumer, count: number): Promise<
   return bytes
 }
 
+/** The same without waiting for each commit: what comes while a store is under way shares the next. The last one is awaited. */
+export async function nextAndCommitBehind(consumer: Consumer, count: number): Promise<number> {
+  let bytes = 0
+  let commit = Promise.resolve()
+  for (let read = 1; read <= count; read++) {
+    const { value } = await consumer.next()
+    bytes += value?.payload?.length ?? 0
+    if (read % commitEvery !== 0) continue
+    commit = consumer.commit(value)
+    commit.catch(() => {})
+  }
+  await commit
+  return bytes
+}
+
 /** `for await`; what is stored is the policy's. */
 export async function forAwait(consumer: Consumer, count: number): Promise<number> {
   let bytes = 0
