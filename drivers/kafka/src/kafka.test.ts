@@ -209,6 +209,8 @@ function declare(): void {
     const topic = await created(session, { partitions: 2 })
     assert.equal((await session.log.append(filled(session, topic, ["a"]), {})).base, 0n)
     await server.kill()
+    // Before it is noticed, an append would go into a connection that is dead: its outcome would be unknown.
+    while (changes.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
     const waiting = Promise.all([0, 1].map((partition) => appended(session, topic, partition)))
     await server.start()
     assert.deepEqual(await waiting, [1n, 0n])
