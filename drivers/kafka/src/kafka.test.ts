@@ -12,6 +12,7 @@ import {
 } from "@millrace/contract"
 import { type Server, serverNeed, startKafka } from "@millrace/servers"
 import { kafkaDriver } from "./driver.ts"
+import { until } from "./groups/group-rig.test-support.ts"
 import type { KafkaNative } from "./session.ts"
 
 const need = await serverNeed("kafka")
@@ -210,7 +211,7 @@ function declare(): void {
     assert.equal((await session.log.append(filled(session, topic, ["a"]), {})).base, 0n)
     await server.kill()
     // Before it is noticed, an append would go into a connection that is dead: its outcome would be unknown.
-    while (changes.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+    await until("the loss to be noticed", () => (changes.length > 0 ? true : undefined))
     const waiting = Promise.all([0, 1].map((partition) => appended(session, topic, partition)))
     await server.start()
     assert.deepEqual(await waiting, [1n, 0n])
