@@ -2,12 +2,11 @@
 import { join } from "node:path"
 import type { Topic } from "millrace"
 import type { Benchmark, BenchmarkContext } from "../benchmark.ts"
-import { type Arm, interleave, pairRow, type Series } from "../pairs.ts"
+import { fillLog } from "../embedded/filled-log.ts"
+import { interleave, pairRow, type Series } from "../pairs.ts"
 import { recordBytes, records } from "../producer/load.ts"
-import { scanFile } from "../reference/file-scan.ts"
+import { fileScanArm } from "../reference/file-scan.ts"
 import { type Row, target } from "../row.ts"
-import { perSecond, timed } from "../stopwatch.ts"
-import { fillLog } from "./filled-log.ts"
 import { batchAndCommit, commitEvery, forAwait, nextAndCommit, nextAndCommitBehind, readingArm } from "./reading.ts"
 
 const disabled = { commitPolicy: { kind: "disabled" } } as const
@@ -23,7 +22,7 @@ function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
     const each = { count, topic, options: { commitPolicy: { kind: "intervalOrEach", intervalMs: 1000 } } } as const
     const arms = [
       readingArm("next", { count, topic, options: disabled }, nextAndCommit),
-      fileScan(file, count),
+      fileScanArm(file, { count, recordBytes }),
       readingArm("for await", { count, topic }, forAwait),
       readingArm("batches", { count, topic, options: disabled }, batchAndCommit),
       readingArm("next, commits not awaited", { count, topic, options: disabled }, nextAndCommitBehind),
@@ -52,14 +51,4 @@ function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
       method: `${count} × ${recordBytes} B in batches of ${records.length} on 1 partition of an embedded log that syncs; next() and a commit every ${commitEvery}, each awaited`,
     })
   })
-}
-
-function fileScan(file: string, count: number): Arm {
-  return {
-    name: "file",
-    async measure() {
-      const { ms } = await timed(async () => void (await scanFile(file)))
-      return { value: perSecond(count, ms) }
-    },
-  }
 }

@@ -3,13 +3,13 @@ import { join } from "node:path"
 import { systemClock } from "@millrace/runtime"
 import type { Benchmark, BenchmarkContext } from "../benchmark.ts"
 import { startChild } from "../child.ts"
+import { fillLog } from "../embedded/filled-log.ts"
 import { residentBytes } from "../process-memory.ts"
 import { recordBytes } from "../producer/load.ts"
 import { median, spread } from "../quantile.ts"
 import { type Row, target } from "../row.ts"
 import { sibling } from "../sibling.ts"
 import { perSecond, timed } from "../stopwatch.ts"
-import { fillLog } from "./filled-log.ts"
 
 const mebibyte = 1 << 20
 const prefetchBytes = 16 * mebibyte

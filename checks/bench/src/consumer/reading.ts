@@ -43,18 +43,22 @@ export async function nextAndCommit(consumer: Consumer, count: number): Promise<
   return bytes
 }
 
-/** The same without waiting for each commit: what comes while a store is under way shares the next. The last one is awaited. */
+/** The same without waiting for each commit: what comes while a store is under way shares the next. */
 export async function nextAndCommitBehind(consumer: Consumer, count: number): Promise<number> {
   let bytes = 0
-  let commit = Promise.resolve()
+  const commits: Promise<void>[] = []
+  let failure: unknown
+  const fail = (error: unknown): void => {
+    failure ??= error
+  }
   for (let read = 1; read <= count; read++) {
     const { value } = await consumer.next()
     bytes += value?.payload?.length ?? 0
     if (read % commitEvery !== 0) continue
-    commit = consumer.commit(value)
-    commit.catch(() => {})
+    commits.push(consumer.commit(value).catch(fail))
   }
-  await commit
+  await Promise.all(commits)
+  if (failure !== undefined) throw failure
   return bytes
 }
 

@@ -2,10 +2,10 @@
 import { join } from "node:path"
 import type { Consumer, Topic } from "millrace"
 import type { Benchmark, BenchmarkContext } from "../benchmark.ts"
+import { fillLog } from "../embedded/filled-log.ts"
 import { interleave, pairRow, type Series } from "../pairs.ts"
 import { recordBytes, records } from "../producer/load.ts"
 import { type Row, target } from "../row.ts"
-import { fillLog } from "./filled-log.ts"
 import { readingArm, runWith } from "./reading.ts"
 
 export const run64: Benchmark = { id: "run-64", run }

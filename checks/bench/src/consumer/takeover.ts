@@ -41,6 +41,7 @@ async function measure({ name, url }: GroupBackend, rounds: number): Promise<Rou
         await reading.all(lost)
       }),
     )
+    // It was killed, which its end tells as a failure.
     await child.end().catch(() => {})
     await survivor.shutdown()
     await reading.ended

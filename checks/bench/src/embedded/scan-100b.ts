@@ -1,19 +1,15 @@
 /** 100-byte records in batches of 1,000 from the first offset to the end, looking at each payload. */
-import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { embeddedDriver } from "@millrace/embedded"
 import type { Topic } from "millrace"
 import type { Benchmark, BenchmarkContext } from "../benchmark.ts"
-import { keepOutstanding } from "../outstanding.ts"
 import { type Arm, interleave, pairRow, type Series } from "../pairs.ts"
-import { joined, payloads } from "../payload.ts"
-import { scanFile } from "../reference/file-scan.ts"
+import { recordBytes, records } from "../producer/load.ts"
+import { fileScanArm, scanArm } from "../reference/file-scan.ts"
 import { type Row, target } from "../row.ts"
-import { perSecond, timed } from "../stopwatch.ts"
-import { type Log, openLog } from "./log.ts"
+import { fillLog } from "./filled-log.ts"
 
-const batchRecords = 1000
-const recordBytes = 100
+const batchRecords = records.length
 
 export const scan100b: Benchmark = { id: "scan-100b", run }
 
@@ -22,9 +18,14 @@ function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
   return scratch.within(async (directory) => {
     const store = join(directory, "store")
     const file = join(directory, "file")
-    await using log = await fill(store, file, batches)
     const count = batches * batchRecords
-    const arms = [nextLoop(log.topic, count), fileScan(file, count), forAwait(log.topic, count), decode(store, count)]
+    await using log = await fillLog(store, { count, file })
+    const arms = [
+      nextLoop(log.topic, count),
+      fileScanArm(file, { count, recordBytes }),
+      forAwait(log.topic, count),
+      decode(store, count),
+    ]
     const [next, bare, iterated, decoded] = (await interleave(arms, quick ? 1 : 5, scratch)) as [
       Series,
       Series,
@@ -51,38 +52,8 @@ function run({ scratch, quick }: BenchmarkContext): Promise<Row> {
   })
 }
 
-/** Writes the store and, into `file`, the same payloads one behind the other. */
-async function fill(store: string, file: string, batches: number): Promise<Log> {
-  const records = payloads(batchRecords, recordBytes)
-  const chunk = joined(records)
-  for (let batch = 0; batch < batches; batch++) writeFileSync(file, chunk, { flag: batch === 0 ? "wx" : "a" })
-  const log = await openLog(store, 1)
-  const producer = log.topic.producer()
-  await keepOutstanding(batches, 5, () => producer.sendBatch(records))
-  return log
-}
-
-/** An arm that reads all `count` records; the warm-up does too, since a scan has no smaller form. */
-function scan(name: string, count: number, read: () => Promise<number>): Arm {
-  return {
-    name,
-    async measure() {
-      let bytes = 0
-      const { ms, cpuMicros } = await timed(async () => {
-        bytes = await read()
-      })
-      if (bytes !== count * recordBytes) throw new Error(`${name}: ${bytes} bytes read of ${count * recordBytes}`)
-      return { value: perSecond(count, ms), cpuMicrosPerRecord: cpuMicros / count }
-    },
-  }
-}
-
-function fileScan(file: string, count: number): Arm {
-  return scan("file", count, () => scanFile(file))
-}
-
 function nextLoop(topic: Topic, count: number): Arm {
-  return scan("next()", count, async () => {
+  return scanArm("next()", { count, recordBytes }, async () => {
     await using consumer = topic.consumer(undefined, 0, { startAt: { kind: "first" } })
     let bytes = 0
     let seen = 0
@@ -97,7 +68,7 @@ function nextLoop(topic: Topic, count: number): Arm {
 }
 
 function forAwait(topic: Topic, count: number): Arm {
-  return scan("for await", count, async () => {
+  return scanArm("for await", { count, recordBytes }, async () => {
     await using consumer = topic.consumer(undefined, 0, { startAt: { kind: "first" } })
     let bytes = 0
     let seen = 0
@@ -113,7 +84,7 @@ function forAwait(topic: Topic, count: number): Arm {
 }
 
 function decode(store: string, count: number): Arm {
-  return scan("driver", count, async () => {
+  return scanArm("driver", { count, recordBytes }, async () => {
     const target = { scheme: "file", hosts: [], path: store, options: {} } as const
     const session = await embeddedDriver.connect(target, { timeoutMs: 10_000 })
     try {

@@ -1,5 +1,7 @@
 /** The reference of a scan: the same bytes out of one file, in pieces. */
 import { open } from "node:fs/promises"
+import type { Arm } from "../pairs.ts"
+import { perSecond, timed } from "../stopwatch.ts"
 
 const pieceBytes = 1 << 20
 
@@ -21,4 +23,30 @@ export async function scanFile(path: string): Promise<number> {
   } finally {
     await file.close()
   }
+}
+
+/** An arm that reads all of something; the warm-up does too, since a scan has no smaller form. It fails when the bytes are not all there. */
+export function scanArm(
+  name: string,
+  of: { readonly count: number; readonly recordBytes: number },
+  read: () => Promise<number>,
+): Arm {
+  return {
+    name,
+    async measure() {
+      let bytes = 0
+      const { ms, cpuMicros } = await timed(async () => {
+        bytes = await read()
+      })
+      if (bytes !== of.count * of.recordBytes) {
+        throw new Error(`${name}: ${bytes} bytes read of ${of.count * of.recordBytes}`)
+      }
+      return { value: perSecond(of.count, ms), cpuMicrosPerRecord: cpuMicros / of.count }
+    },
+  }
+}
+
+/** An arm that reads the same bytes from a file. */
+export function fileScanArm(file: string, of: { readonly count: number; readonly recordBytes: number }): Arm {
+  return scanArm("file", of, () => scanFile(file))
 }

@@ -5,7 +5,6 @@ import {
   ConnectionError,
   CorruptionError,
   InvalidError,
-  MillraceError,
   StorageError,
   TimeoutError,
 } from "@millrace/contract"
@@ -29,21 +28,6 @@ function filled(records: number): FakeClient {
   const client = new FakeClient()
   client.put(0, records)
   return client
-}
-
-const cut = (): ConnectionError => new ConnectionError("cut off", { outcome: "unknown" })
-
-/** Reads until the partition stops, and answers the operation that is in doubt. */
-async function _stopped(client: FakeClient, consumer: Consumer): Promise<ReadOperation> {
-  client.offsets.failures.push(cut())
-  const error = await consumer.nextWithin(1000).then(
-    () => assert.fail("nothing may be handed out"),
-    (failure: unknown) => failure,
-  )
-  assert.ok(error instanceof MillraceError && error.outcome === "unknown" && !error.retryable, String(error))
-  const operation = ReadOperation.of(error)
-  assert.ok(operation !== undefined, error.message)
-  return operation
 }
 
 describe("onRead", () => {

@@ -1,9 +1,9 @@
 /** An embedded log that is filled once for all measurements of a benchmark. */
 import { writeFileSync } from "node:fs"
-import { type Log, openLog } from "../embedded/log.ts"
 import { keepOutstanding } from "../outstanding.ts"
 import { joined } from "../payload.ts"
 import { records } from "../producer/load.ts"
+import { type Log, openLog } from "./log.ts"
 
 /** Writes `count` records of 100 bytes into a log with one partition; with `file` also the same payloads one behind the other. */
 export async function fillLog(
