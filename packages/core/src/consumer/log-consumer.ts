@@ -1,6 +1,5 @@
-import { ClosedError, InvalidError, NotAssignedError, TimeoutError, type TopicPartition } from "@millrace/contract"
+import { ClosedError, InvalidError, TimeoutError, type TopicPartition } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
-import { topicText } from "../client/names.ts"
 import { longestDurationMs, OptionReader, shown } from "../client/options.ts"
 import { type ContextOwner, callingAttempt, type Handler, outside } from "../handler/handler-context.ts"
 import type { FeedUser } from "../handler/message-feed.ts"
@@ -20,7 +19,7 @@ import type { ConsumerEvents } from "./consumer-events.ts"
 import type { ConsumerSettings } from "./consumer-options.ts"
 import { HandlerFeed } from "./handler-feed.ts"
 import { BatchTaker, ConsumerIterator, MessageTaker, nextOf, nextWithinOf, type Taker } from "./message-iterator.ts"
-import { isMeant, type PartitionRef, refText } from "./partition-ref.ts"
+import { ambiguous, isMeant, notRead, type PartitionRef } from "./partition-ref.ts"
 import { ReadingConsumer } from "./reading-consumer.ts"
 
 const shutdownTimeoutMs = 5000
@@ -92,7 +91,12 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
     this.start()
     const [lane, ...more] = this.#lanesOf([partition])
     if (lane === undefined) return
-    if (more.length > 0) throw this.#ambiguous(partition, [lane, ...more])
+    if (more.length > 0)
+      throw ambiguous(
+        this.identity.what,
+        partition,
+        [lane, ...more].map((one) => one.partition),
+      )
     this.handOver.settle()
     // Behind what is stored: what is on its way to be counts.
     if (to !== "skip" && to?.kind === "next") await this.progress.settled()
@@ -314,18 +318,8 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
     return partitions.flatMap((partition) => {
       const named = lanes.filter((lane) => isMeant(partition, lane.partition))
       if (named.length > 0) return named
-      const { what, partition: fixed } = this.identity
-      throw fixed === undefined
-        ? new NotAssignedError(`${what}: partition ${refText(partition)} is not assigned to this member`)
-        : new InvalidError(`${what} reads partition ${fixed.partition}, not ${refText(partition)}`)
+      throw notRead(this.identity, partition)
     })
-  }
-
-  #ambiguous(partition: PartitionRef, lanes: readonly Lane[]): InvalidError {
-    const topics = lanes.map((lane) => `"${topicText(lane.partition)}"`).join(", ")
-    return new InvalidError(
-      `${this.identity.what}: partition ${refText(partition)} is read of several topics (${topics}): name it by { stream, topic, partition }`,
-    )
   }
 
   #refuseEnded(call: string): void {

@@ -6,10 +6,9 @@ import {
   type Session,
   type TopicPartition,
 } from "@millrace/contract"
-import { topicText } from "../client/names.ts"
 import { OptionReader } from "../client/options.ts"
 import type { Lag, StoredOffset } from "../consumer/consumer.ts"
-import { isMeant, type PartitionRef, refText } from "../consumer/partition-ref.ts"
+import { ambiguous, isMeant, notRead, type PartitionRef } from "../consumer/partition-ref.ts"
 import type { Lane } from "../partition/lane.ts"
 import { Checkpoint } from "../record/checkpoint.ts"
 import type { Message } from "../record/message.ts"
@@ -239,19 +238,18 @@ export class OffsetControl {
     const { what, partition: fixed } = this.#identity
     if (fixed !== undefined) {
       if (partition === undefined || isMeant(partition, fixed)) return fixed
-      throw new InvalidError(`${what} reads partition ${fixed.partition}, not ${refText(partition)}`)
+      throw notRead(this.#identity, partition)
     }
     if (partition === undefined) {
       throw new InvalidError(`${what} may read several partitions: name the one that is meant`)
     }
     const [lane, ...more] = [...this.#host.lanes].filter((one) => isMeant(partition, one.partition))
-    if (lane === undefined) {
-      throw new NotAssignedError(`${what}: partition ${refText(partition)} is not assigned to this member`)
-    }
+    if (lane === undefined) throw notRead(this.#identity, partition)
     if (more.length === 0) return lane.partition
-    const topics = [lane, ...more].map((one) => `"${topicText(one.partition)}"`).join(", ")
-    throw new InvalidError(
-      `${what}: partition ${refText(partition)} is read of several topics (${topics}): name it by { stream, topic, partition }`,
+    throw ambiguous(
+      what,
+      partition,
+      [lane, ...more].map((one) => one.partition),
     )
   }
 
