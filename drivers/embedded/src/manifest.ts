@@ -1,4 +1,4 @@
-import type { Capability, Manifest } from "@millrace/contract"
+import type { Capability, Manifest, TransactionCapability } from "@millrace/contract"
 import { mostPartitions } from "./engine/catalog.ts"
 import { rememberedBatches } from "./engine/producer-state.ts"
 
@@ -11,7 +11,7 @@ const queues: Capability = {
   instead: "Use a consumer group, and commit each message after it was handled.",
 }
 
-const transactions: Capability = {
+const transactions: TransactionCapability = {
   supported: false,
   reason: "transactions are not part of this release of the embedded log",
   instead: "Use an idempotent producer, and handlers that can be repeated.",

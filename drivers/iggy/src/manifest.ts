@@ -1,4 +1,4 @@
-import type { Capability, Manifest } from "@millrace/contract"
+import type { Capability, Manifest, TransactionCapability } from "@millrace/contract"
 
 /** Partitions that one request can create (iggy-wire.md: Limits). */
 const mostPartitions: number = 1000
@@ -25,7 +25,7 @@ const queues: Capability = {
   instead: "Use a consumer group, and commit each message after it was handled.",
 }
 
-const transactions: Capability = {
+const transactions: TransactionCapability = {
   supported: false,
   reason: "the server commits each batch by itself",
   instead: "Use handlers that can be repeated, and recognise what came twice by its message id.",

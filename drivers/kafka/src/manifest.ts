@@ -1,4 +1,4 @@
-import type { Capability, Manifest } from "@millrace/contract"
+import type { Capability, Manifest, TransactionCapability } from "@millrace/contract"
 import { longestTopicName } from "./names.ts"
 
 /** What brokers take in one batch unless they are set up otherwise (`message.max.bytes`). */
@@ -19,7 +19,7 @@ const queues: Capability = {
   instead: "Use a consumer group, and commit each message after it was handled.",
 }
 
-const transactions: Capability = {
+const transactions: TransactionCapability = {
   supported: false,
   reason: "transactions are not part of this release of the Kafka driver",
   instead: "Use an idempotent producer, and handlers that can be repeated.",

@@ -1,4 +1,4 @@
-import type { Capability, Manifest } from "@millrace/contract"
+import type { Capability, Manifest, TransactionCapability } from "@millrace/contract"
 import { longestHeaderBlock, reservedHeaderBytes } from "./batch-writer.ts"
 import { mostAtomicRecords } from "./confirmed-append.ts"
 import { longestStreamName } from "./names.ts"
@@ -22,7 +22,7 @@ const queues: Capability = {
   instead: "Use a consumer group, and commit each message after it was handled.",
 }
 
-const transactions: Capability = {
+const transactions: TransactionCapability = {
   supported: false,
   reason: "transactions are not part of this release on NATS JetStream",
   instead: "Use ids that tell what was sent before, and handlers that can be repeated.",

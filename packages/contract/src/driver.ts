@@ -11,7 +11,10 @@ import type { MillraceError } from "./error.ts"
 import type { TopicFilter } from "./filter/filter.ts"
 import type { Compression, Durability, Manifest } from "./manifest.ts"
 import type { Anchor, Claim, Lineage, Position, TopicName, TopicPartition, Watermarks } from "./position.ts"
+import type { QueueBroker } from "./queue-broker.ts"
 import type { BatchWriter, EncodedBatch, SealedBatch } from "./record.ts"
+import type { StateStore } from "./state-store.ts"
+import type { TransactionHandle, Transactions } from "./transactions.ts"
 
 export interface Driver {
   /** URL schemes without the colon. */
@@ -159,6 +162,10 @@ export interface AppendOptions {
   readonly identity?: Identity & { readonly sequence: number }
   /** What the caller wants to be told. `stored` leaves the driver free to take a cheaper way. Default: `offsets` where the backend tells. */
   readonly confirm?: "offsets" | "stored"
+  /**
+   * Then the batch is staged: the answer says that it was accepted, and tells no offsets; `commit` does. With an identity it is the one
+   * of the transaction's session, and a batch that is sent again is staged once.
+   */
   readonly transaction?: TransactionHandle
 }
 
@@ -294,87 +301,4 @@ export interface AssignmentChange {
   /** Already another's: drop at once. */
   readonly lost: readonly Claim[]
   readonly deadlineMs: number
-}
-
-// ---- queues, transactions, state --------------------------------------------------------------------------
-
-export interface QueueBroker {
-  /** Opens, and where need be creates, a work queue over a topic. */
-  open(topic: TopicName, queue: string, spec: QueueSpec): Promise<QueueSession>
-}
-
-export interface QueueSpec {
-  readonly ackWaitMs: number
-  readonly maxDeliver: number
-  readonly maxAckPending: number
-  readonly ackPolicy: "none" | "all" | "explicit"
-}
-
-export interface QueueSession {
-  pull(max: number, maxWaitMs: number): Promise<QueueDelivery[]>
-  /** One outcome a settlement: false when it was settled before or its deadline has passed. */
-  settle(list: readonly Settlement[]): Promise<(boolean | MillraceError)[]>
-  close(): Promise<void>
-}
-
-export interface QueueDelivery extends Position {
-  readonly batch: EncodedBatch
-  readonly index: number
-  /** 1 at the first delivery. */
-  readonly deliveries: number
-  readonly token: unknown
-}
-
-export interface Settlement {
-  readonly token: unknown
-  readonly verdict: "ack" | "nak" | "inProgress" | "terminate"
-  readonly delayMs?: number
-  readonly reason?: string
-}
-
-/** A transaction under way. Opaque. */
-export interface TransactionHandle {
-  readonly transactionalId: string
-  readonly token: unknown
-}
-
-export interface Transactions {
-  /** Fences older incarnations of the id; unfinished work of theirs is aborted, unless prepared and `keepPrepared`. */
-  init(
-    transactionalId: string,
-    options: { readonly timeoutMs: number; readonly keepPrepared: boolean },
-  ): Promise<TransactionSession>
-}
-
-export interface TransactionSession {
-  readonly identity: Identity
-  /** The token of a transaction that was prepared before and kept. */
-  readonly prepared: string | undefined
-  begin(): Promise<TransactionHandle>
-  enlistOffsets(handle: TransactionHandle, owner: OffsetOwner, entries: readonly OffsetEntry[]): Promise<void>
-  prepare(handle: TransactionHandle): Promise<string>
-  commit(handle: TransactionHandle): Promise<readonly (TopicPartition & AppendResult & { readonly count: number })[]>
-  abort(handle: TransactionHandle): Promise<void>
-  /** Commits what was prepared under this token; aborts anything else. */
-  complete(token: string): Promise<"committed" | "aborted">
-  close(): Promise<void>
-}
-
-export interface StateEntry {
-  readonly key: string
-  readonly value: Uint8Array
-  readonly revision: bigint
-}
-
-export interface StateStore {
-  get(key: string): Promise<StateEntry | undefined>
-  /** With `ifRevision` (0n: must not exist) refused with FencedError when it differs. */
-  put(
-    key: string,
-    value: Uint8Array,
-    options: { readonly ifRevision?: bigint; readonly ttlMs?: number },
-  ): Promise<StateEntry>
-  delete(key: string, options: { readonly ifRevision?: bigint }): Promise<void>
-  list(prefix: string): Promise<StateEntry[]>
-  watch(prefix: string): AsyncIterable<StateEntry | { readonly key: string; readonly deleted: true }>
 }

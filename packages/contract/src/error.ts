@@ -269,6 +269,22 @@ export class SequenceError extends MillraceError {
   }
 }
 
+/** The transaction is over and nothing of it was done: abort it, and begin again. */
+export class TransactionAbortedError extends MillraceError {
+  protected static override readonly accepts: readonly ErrorKind[] = ["transaction-aborted"]
+  constructor(message: string, details?: ErrorDetails) {
+    super("transaction-aborted", message, details)
+  }
+}
+
+/** The call is not for the state that the transaction or its producer is in: the message names both. */
+export class TransactionStateError extends MillraceError {
+  protected static override readonly accepts: readonly ErrorKind[] = ["transaction-state"]
+  constructor(message: string, details?: ErrorDetails) {
+    super("transaction-state", message, details)
+  }
+}
+
 /** The store failed in a way that no retry mends (an I/O error, a format that is too new). */
 export class StorageError extends MillraceError {
   protected static override readonly accepts: readonly ErrorKind[] = ["storage"]

@@ -20,24 +20,14 @@ export type {
   PartitionDescription,
   PartitionLog,
   PartitionRead,
-  QueueBroker,
-  QueueDelivery,
-  QueueSession,
-  QueueSpec,
   ReaderOptions,
   ReadLimits,
   ReadPosition,
   Session,
   SessionOptions,
-  Settlement,
-  StateEntry,
-  StateStore,
   StreamDescription,
   TopicDescription,
   TopicSpec,
-  TransactionHandle,
-  TransactionSession,
-  Transactions,
   WriterLimits,
 } from "./driver.ts"
 export type { ErrorContext, ErrorDetails, ErrorKind, ErrorWire, Outcome } from "./error.ts"
@@ -65,6 +55,8 @@ export {
   SequenceError,
   StorageError,
   TimeoutError,
+  TransactionAbortedError,
+  TransactionStateError,
   UnsupportedError,
 } from "./error.ts"
 export { readCbor } from "./filter/cbor.ts"
@@ -105,9 +97,29 @@ export type { HeaderKind } from "./header-value.ts"
 export { HeaderValue, headerKindCodes, hex } from "./header-value.ts"
 export type { HeadersInit } from "./headers.ts"
 export { Headers } from "./headers.ts"
-export type { Capability, Compression, Durability, Manifest } from "./manifest.ts"
+export type { Capability, Compression, Durability, Manifest, TransactionCapability } from "./manifest.ts"
 export type { MessageId } from "./message-id.ts"
 export { batchId, checkMessageId, formatMessageId, maxBatchRecords, parseMessageId, splitId } from "./message-id.ts"
 export { murmur2 } from "./murmur2.ts"
 export type { Anchor, Claim, Lineage, Position, TopicName, TopicPartition, Watermarks } from "./position.ts"
+export type {
+  AckPolicy,
+  QueueBroker,
+  QueueDelivery,
+  QueueDescription,
+  QueuePullLimits,
+  QueueSession,
+  QueueSpec,
+  QueueStart,
+  Settlement,
+} from "./queue-broker.ts"
 export type { BatchStamp, BatchWriter, EncodedBatch, SealedBatch, WireRecord } from "./record.ts"
+export type { StateEntry, StateStore } from "./state-store.ts"
+export { stateKeyBytes, stateValueBytes } from "./state-store.ts"
+export type {
+  PreparedTransaction,
+  StagedResult,
+  TransactionHandle,
+  TransactionSession,
+  Transactions,
+} from "./transactions.ts"

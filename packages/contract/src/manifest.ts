@@ -8,6 +8,19 @@ export type Capability =
   | { readonly supported: true }
   | { readonly supported: false; readonly reason: string; readonly instead: string }
 
+/** Transactions, and what they can hold. */
+export type TransactionCapability =
+  | {
+      readonly supported: true
+      /** Whether one can have records of any partitions, or of one only. */
+      readonly partitions: "any" | "one"
+      /** Whether offsets of a consumer can be stored in one. */
+      readonly offsets: Capability
+      /** Whether one can be prepared, to be completed later, perhaps by another process. */
+      readonly prepare: Capability
+    }
+  | Extract<Capability, { readonly supported: false }>
+
 export type Durability = "synced" | "written"
 
 /** What the records of a batch are compressed with on their way and in the log. */
@@ -71,7 +84,7 @@ export interface Manifest {
   /** Whether a member that comes back under a stable name takes its place. */
   readonly staticMembers: Capability
   readonly queues: Capability
-  readonly transactions: Capability
+  readonly transactions: TransactionCapability
   readonly state: Capability
   readonly limits: {
     readonly payloadBytes: number

@@ -1,7 +1,7 @@
 /** Chapter: what the manifest says is absent is refused, with the backend, the reason and what to use instead. */
 import assert from "node:assert/strict"
 import { describe, test } from "node:test"
-import type { Capability, Session } from "@millrace/contract"
+import type { Capability, QueueSpec, Session } from "@millrace/contract"
 import { refused } from "../rig/refusal.ts"
 import type { Rig } from "../rig/rig.ts"
 
@@ -16,7 +16,7 @@ export function absenceChapter(rig: Rig): void {
   const { manifest } = rig
   const topic = { stream: "s", topic: "t" }
   const join = { sessionTimeoutMs: 1_000, rebalanceTimeoutMs: 1_000 }
-  const queue = { ackWaitMs: 1_000, maxDeliver: 1, maxAckPending: 1, ackPolicy: "explicit" } as const
+  const queue: QueueSpec = { ackWaitMs: 1_000, backoffMs: [], ackPolicy: "explicit", startAt: { kind: "first" } }
   const absences: Absence[] = [
     { name: "groups", capability: manifest.groups, call: (session) => session.groups.join("g", [topic], join) },
     { name: "queues", capability: manifest.queues, call: (session) => session.queues.open(topic, "q", queue) },
