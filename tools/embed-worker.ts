@@ -6,11 +6,17 @@ import { writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { build } from "esbuild"
 
-const dist = join(import.meta.dirname, "..", "drivers", "embedded", "dist")
+const root = join(import.meta.dirname, "..")
+const dist = join(root, "drivers", "embedded", "dist")
 
 const { outputFiles, warnings } = await build({
   entryPoints: [join(dist, "worker.js")],
   bundle: true,
+  // Their own bundles are made later.
+  alias: {
+    "@millrace/contract": join(root, "packages", "contract", "dist", "index.js"),
+    "@millrace/runtime": join(root, "packages", "runtime", "dist", "index.js"),
+  },
   write: false,
   platform: "node",
   format: "cjs",

@@ -9,7 +9,8 @@ import type { EncodedBatch } from "./record.ts"
 export interface QueueBroker {
   /**
    * Opens a work queue over a topic, and makes it when it does not exist. One that exists keeps what it was made with.
-   * @throws InvalidError when it exists with other settings: the message names them. NotFoundError for the topic
+   * @throws InvalidError when it exists with other settings: the message names them (`startAt` is not among them, since it counts for a queue
+   *   that is made). NotFoundError for the topic
    */
   open(topic: TopicName, queue: string, spec: QueueSpec): Promise<QueueSession>
   /** @throws NotFoundError for the topic or the queue */
@@ -75,7 +76,8 @@ export interface QueueSession {
   readonly spec: QueueSpec
   /**
    * Messages for this taker, as soon as there are any; `[]` when the wait is over, and early also otherwise. What is to be handed out again goes before what was
-   * never handed out. Several pulls may wait at once. The wait of a message counts from the answer, or from shortly before.
+   * never handed out. Several pulls may wait at once. The wait of a message counts from the answer, or from shortly before. A batch that is
+   * damaged keeps back its own messages alone; a pull that finds nothing else fails with CorruptionError.
    * @throws NotFoundError when the queue or the topic is gone, HistoryChangedError never: a purge takes the messages out of the queue
    */
   pull(limits: QueuePullLimits): Promise<QueueDelivery[]>

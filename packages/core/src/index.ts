@@ -9,13 +9,29 @@ export type { StreamInfo } from "./client/stream.ts"
 export { Stream } from "./client/stream.ts"
 export { Topic } from "./client/topic.ts"
 export type { RetentionOptions, TopicInfo, TopicOptions } from "./client/topic-options.ts"
+export type { ArrowTable } from "./codec/arrow.ts"
+export { Arrow, arrow } from "./codec/arrow.ts"
 export type { ArrowExpectation } from "./codec/arrow-check.ts"
 export type { ArrowDescription } from "./codec/arrow-ipc.ts"
 export { describeArrowIpc } from "./codec/arrow-ipc.ts"
-export type { Codec } from "./codec/codec.ts"
-export { Json } from "./codec/json.ts"
+export type { AvroOptions, AvroSchema } from "./codec/avro.ts"
+export { Avro, avro } from "./codec/avro.ts"
+export { Bson, bson } from "./codec/bson.ts"
+export { bytes } from "./codec/bytes.ts"
+export { Cbor, cbor } from "./codec/cbor.ts"
+export type { Check } from "./codec/check.ts"
+export type { Codec, CodecRecord } from "./codec/codec.ts"
+export type { JsonOptions } from "./codec/json.ts"
+export { Json, json } from "./codec/json.ts"
+export type { AjvInstance, AjvValidate, JsonSchemaOptions } from "./codec/json-schema.ts"
+export { JsonSchema, jsonSchema } from "./codec/json-schema.ts"
+export type { MapOptions } from "./codec/map-options.ts"
+export { Msgpack, msgpack } from "./codec/msgpack.ts"
+export type { ProtobufSource } from "./codec/protobuf.ts"
+export { Protobuf, protobuf } from "./codec/protobuf.ts"
+export type { ProtobufType } from "./codec/protobuf-library.ts"
 export type { StandardSchema } from "./codec/standard-schema.ts"
-export type { TypedTopic } from "./codec/typed-topic.ts"
+export { text } from "./codec/text.ts"
 export type { Consumer, Lag, StoredOffset } from "./consumer/consumer.ts"
 export type {
   ConsumerEvents,
@@ -55,8 +71,8 @@ export { deadLetter } from "./handler/dead-letter.ts"
 export type { DeadContent, DeadLetterBlock } from "./handler/dead-letter-record.ts"
 export { deadLetterBlock } from "./handler/dead-letter-record.ts"
 export type { Handler, HandlerContext } from "./handler/handler-context.ts"
-export type { DeadLetter, RedriveOptions, RedriveResult } from "./handler/redrive.ts"
 export { redrive } from "./handler/redrive.ts"
+export type { DeadLetter, RedriveOptions, RedriveResult } from "./handler/redrive-letters.ts"
 export type { HandlerOrder, RetryOptions, RunOptions } from "./handler/run-options.ts"
 export type {
   Backpressure,
@@ -100,11 +116,80 @@ export type { ShutdownOptions } from "./producer/sending-end.ts"
 export type { LatencySummary, ProducerStatistics } from "./producer/statistics.ts"
 export type { AutoCommit, CommitPolicy } from "./progress/commit-policy.ts"
 export { ReadOperation } from "./progress/read-operation.ts"
+export type { IntervalSet } from "./queue/interval-set.ts"
+export type { Queue, QueueInfo } from "./queue/queue.ts"
+export type {
+  Exhaustion,
+  PullOptions,
+  QueueConsumer,
+  QueueConsumerEvents,
+  QueueConsumerStatistics,
+  QueueDrop,
+  QueueHandler,
+  QueueRunOptions,
+} from "./queue/queue-consumer.ts"
+export type { QueueConsumerOptions } from "./queue/queue-consumer-options.ts"
+export type { QueueMessage } from "./queue/queue-message.ts"
+export type { QueueOptions } from "./queue/queue-options.ts"
 export { Checkpoint } from "./record/checkpoint.ts"
 export type { Message, MessageJson, Position } from "./record/message.ts"
 export type { MessageBatch } from "./record/message-batch.ts"
 export type { ContentType, RecordMetadata } from "./record/metadata.ts"
 export type { OutgoingRecord } from "./record/outgoing-record.ts"
 export type { RentedBatch } from "./record/rented-batch.ts"
+export { checkRegistry } from "./schema/check-registry.ts"
+export type { ConfluentAuth, ConfluentOptions } from "./schema/confluent-registry.ts"
+export { confluentRegistry } from "./schema/confluent-registry.ts"
+export { IncompatibleSchemaError } from "./schema/incompatible.ts"
+export type {
+  Compatibility,
+  CompatibilityReport,
+  Incompatibility,
+  RegisteredSchema,
+  SchemaCheckOptions,
+  SchemaFraming,
+  SchemaInit,
+  SchemaReference,
+  SchemaRegisterOptions,
+  SchemaRegistry,
+  SchemaType,
+  SchemaVersion,
+} from "./schema/schema.ts"
+export type { SchemaCodecOptions } from "./schema/schema-codec.ts"
+export { schemaCodec } from "./schema/schema-codec.ts"
 export type { RefusedRecord, Spool, SpoolDepth } from "./spool/spool.ts"
 export type { SpoolOptions } from "./spool/spool-options.ts"
+export type {
+  ProcessContext,
+  ProcessHandler,
+  ProcessInput,
+  ProcessMessage,
+  ProcessOptions,
+  ProcessOutputs,
+  ProcessValue,
+} from "./transaction/process-options.ts"
+export type { Output, OutputOptions, ProcessOutput } from "./transaction/process-output.ts"
+export { output } from "./transaction/process-output.ts"
+export type { Abort, Processor, ProcessorEvents, ProcessorStatistics } from "./transaction/processor.ts"
+export type { TransactionState } from "./transaction/transaction.machine.ts"
+export type { InitOptions, Transaction, TransactionalIdentity, TransactionEnding } from "./transaction/transaction.ts"
+export type { TransactionalOptions } from "./transaction/transactional-options.ts"
+export type { TransactionalProducer } from "./transaction/transactional-producer.ts"
+export type { DecodeFailures, OnDecodeError } from "./typed/decoding.ts"
+export type { TypedRecord, TypedSendOptions, TypedTopicOptions } from "./typed/record-encoder.ts"
+export type { TypedBatchBuilder } from "./typed/typed-batch-builder.ts"
+export type {
+  DecodeOptions,
+  TypedConsumer,
+  TypedConsumerOptions,
+  TypedGroupConsumerOptions,
+  TypedGroupReader,
+  TypedGroupReaderOptions,
+  ValuesOnly,
+} from "./typed/typed-consumer.ts"
+export type { TypedConsumerGroup } from "./typed/typed-consumer-group.ts"
+export { TypedDecodeError } from "./typed/typed-decode-error.ts"
+export type { DecodedRecord, RawRecord, Tombstone, TypedMessage, TypedOrRawMessage } from "./typed/typed-message.ts"
+export type { TypedProducer } from "./typed/typed-producer.ts"
+export type { TypedReader } from "./typed/typed-reader.ts"
+export type { TypedTopic } from "./typed/typed-topic.ts"

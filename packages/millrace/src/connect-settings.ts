@@ -1,6 +1,6 @@
 /** What a connection is made with: the argument, the environment and the defaults, joined and checked (seed 000 "Connect", table 1.14). */
 import { InvalidError } from "@millrace/contract"
-import { checkEncryptor, type Encryptor } from "@millrace/core"
+import { checkEncryptor, checkRegistry, type Encryptor, type SchemaRegistry } from "@millrace/core"
 
 /** Options of `connect`. Each may come from the environment instead; given in both places, the two must be equal. */
 export interface ConnectOptions {
@@ -19,6 +19,8 @@ export interface ConnectOptions {
   readonly publishRetryBackoffMs?: number
   /** What payloads and headers are encrypted and decrypted with (`encryptor`), unless a producer or consumer says otherwise. Default: nothing. */
   readonly encryptor?: Encryptor
+  /** Where `client.schemas` and `topic.schema(id)` find schemas, such as a `confluentRegistry`. Default: the backend's small state. */
+  readonly schemas?: SchemaRegistry
   /** Ends the attempt to connect with a `CancelledError`. Once there is a client, it does nothing. */
   readonly signal?: AbortSignal
 }
@@ -32,6 +34,7 @@ export interface ConnectSettings {
   readonly publishRetries: number
   readonly publishRetryBackoffMs: number
   readonly encryptor?: Encryptor
+  readonly schemas?: SchemaRegistry
   readonly signal?: AbortSignal
 }
 
@@ -55,7 +58,7 @@ const numbers: Readonly<
   publishRetryBackoffMs: { variable: "MILLRACE_PUBLISH_RETRY_BACKOFF_MS", least: 1, fallback: 250 },
 }
 
-const known: readonly string[] = ["stream", ...Object.keys(numbers), "encryptor", "signal"]
+const known: readonly string[] = ["stream", ...Object.keys(numbers), "encryptor", "schemas", "signal"]
 
 /**
  * Joins argument, environment and defaults.
@@ -77,6 +80,7 @@ export function resolveSettings(
     publishRetryBackoffMs: resolveNumber("publishRetryBackoffMs", options, environment),
     ...(stream === undefined ? {} : { stream }),
     ...(options.encryptor === undefined ? {} : { encryptor: checkEncryptor("connect", options.encryptor) }),
+    ...(options.schemas === undefined ? {} : { schemas: checkRegistry("connect", options.schemas) }),
     ...(options.signal === undefined ? {} : { signal: checkSignal(options.signal) }),
   }
 }

@@ -33,13 +33,14 @@ export async function connect(url?: string, options: ConnectOptions = {}): Promi
     onConnection: watch.notify,
     ...(settings.signal === undefined ? {} : { signal: settings.signal }),
   })
-  const { stream, encryptor, publishTimeoutMs, publishRetries, publishRetryBackoffMs } = settings
+  const { stream, encryptor, schemas, publishTimeoutMs, publishRetries, publishRetryBackoffMs } = settings
   const given = {
     publishTimeoutMs,
     publishRetries,
     publishRetryBackoffMs,
     ...(stream === undefined ? {} : { stream }),
     ...(encryptor === undefined ? {} : { encryptor }),
+    ...(schemas === undefined ? {} : { schemas }),
   }
   try {
     return openClient(session, given, {

@@ -1,6 +1,8 @@
 import type { Manifest } from "@millrace/contract"
 import type { Encryptor } from "../encryption/encryptor.ts"
 import { checkEncryptor } from "../encryption/sealing.ts"
+import { checkRegistry } from "../schema/check-registry.ts"
+import type { SchemaRegistry } from "../schema/schema.ts"
 import { checkName } from "./names.ts"
 import { OptionReader } from "./options.ts"
 
@@ -16,12 +18,15 @@ export interface ClientOptions {
   readonly publishRetryBackoffMs?: number
   /** What payloads and headers are encrypted and decrypted with, unless a producer or consumer says otherwise. Default: nothing. */
   readonly encryptor?: Encryptor
+  /** Where `client.schemas` and `topic.schema(id)` find schemas, such as a `confluentRegistry`. Default: the backend's small state. */
+  readonly schemas?: SchemaRegistry
 }
 
 /** Client options after the checks. */
 export interface ClientSettings {
   readonly stream: string | undefined
   readonly encryptor: Encryptor | undefined
+  readonly schemas: SchemaRegistry | undefined
   readonly publish: { readonly timeoutMs: number; readonly retries: number; readonly retryBackoffMs: number }
 }
 
@@ -31,6 +36,7 @@ const known: readonly (keyof ClientOptions)[] = [
   "publishRetries",
   "publishRetryBackoffMs",
   "encryptor",
+  "schemas",
 ]
 
 /** @throws InvalidError for unknown keys and values out of range */
@@ -39,6 +45,7 @@ export function checkClientOptions(options: ClientOptions | undefined, limits: M
   return {
     stream: options?.stream === undefined ? undefined : checkName("stream", options.stream, limits),
     encryptor: options?.encryptor === undefined ? undefined : checkEncryptor("client", options.encryptor),
+    schemas: options?.schemas === undefined ? undefined : checkRegistry("client", options.schemas),
     publish: {
       timeoutMs: read.duration("publishTimeoutMs", { fallback: 60_000 }),
       retries: read.whole("publishRetries", { min: 0, fallback: 3 }),

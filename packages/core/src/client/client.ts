@@ -1,7 +1,14 @@
-import { InvalidError, type Manifest, type Session } from "@millrace/contract"
+import { InvalidError, type Manifest, type PreparedTransaction, type Session } from "@millrace/contract"
 import type { ProducerReport } from "../observe/producer-report.ts"
 import { readReports } from "../observe/producer-reports.ts"
 import type { TopicRef } from "../producer/producer.ts"
+import type { SchemaRegistry } from "../schema/schema.ts"
+import { openProcessor } from "../transaction/open-processor.ts"
+import { preparedTransactions } from "../transaction/prepared-transactions.ts"
+import type { ProcessOptions } from "../transaction/process-options.ts"
+import type { Processor } from "../transaction/processor.ts"
+import type { TransactionalOptions } from "../transaction/transactional-options.ts"
+import { TransactionalProducer } from "../transaction/transactional-producer.ts"
 import { type ClientOptions, checkClientOptions } from "./client-options.ts"
 import { type ClientRuntime, LiveContext } from "./live-context.ts"
 import { OptionReader, shown } from "./options.ts"
@@ -36,6 +43,11 @@ export class Client implements AsyncDisposable {
   /** The driver's own client underneath, for what Millrace does not expose. */
   get native(): unknown {
     return this.#context.session.native
+  }
+
+  /** Schemas by id, and by subject and version: in the backend's small state, unless the client was opened with another registry. */
+  get schemas(): SchemaRegistry {
+    return this.#context.schemas
   }
 
   /** @throws InvalidError for the name */
@@ -74,6 +86,33 @@ export class Client implements AsyncDisposable {
   async producers(topic: TopicRef): Promise<ProducerReport[]> {
     this.#context.assertOpen()
     return await readReports(this.#context, { stream: topic.stream, topic: topic.name })
+  }
+
+  /**
+   * A producer whose records appear together or not at all, across topics, with a consumer's progress if need be. Call `init` first.
+   * @throws InvalidError for the options, UnsupportedError where the backend has no transactions; ClosedError
+   */
+  transactionalProducer(options: TransactionalOptions): TransactionalProducer {
+    return new TransactionalProducer(this.#context, options)
+  }
+
+  /**
+   * The transactions that are prepared and wait to be ended, with their age, whoever prepared them, oldest first. One ends by
+   * `init({ keepPrepared: true })` and `complete(token)` of a producer with its id; `complete("")` aborts it.
+   * @throws UnsupportedError where the backend has no transactions; ClosedError
+   */
+  async transactions(): Promise<PreparedTransaction[]> {
+    this.#context.assertOpen()
+    return await preparedTransactions(this.#context)
+  }
+
+  /**
+   * Consumes, transforms and produces exactly once: what a batch of messages makes is stored in one transaction with the group's progress
+   * over them, so that after a crash anywhere each message has its outputs once. Begins at once; `done` tells how it ends.
+   * @throws InvalidError for an option, UnsupportedError where the backend has no transactions, or none that hold offsets; ClosedError
+   */
+  process<I extends TopicRef, O extends TopicRef | undefined = undefined>(options: ProcessOptions<I, O>): Processor {
+    return openProcessor(this.#context, options)
   }
 
   /**

@@ -15,6 +15,8 @@ import { ProducerRegistry } from "../observe/producer-registry.ts"
 import { type ObserveOptions, StatisticsReporter } from "../observe/statistics-reporter.ts"
 import type { StatisticsSettings } from "../observe/statistics-settings.ts"
 import type { Telemetry } from "../observe/telemetry.ts"
+import type { SchemaRegistry } from "../schema/schema.ts"
+import { StateRegistry } from "../schema/state-registry.ts"
 import type { ClientSettings } from "./client-options.ts"
 import { ConnectionWatch } from "./connection-watch.ts"
 import type { ClientContext, Owned, TopicDirectory } from "./context.ts"
@@ -52,6 +54,8 @@ export class LiveContext implements ClientContext {
   readonly encryptor: Encryptor | undefined
   readonly topics: TopicDirectory
   readonly filters: FilterWatch
+  /** The backend's own, or those that the client was opened with. */
+  readonly schemas: SchemaRegistry
   readonly producers: ProducerRegistry
   readonly telemetry: Telemetry | undefined
   readonly openSpool: ClientContext["openSpool"]
@@ -71,6 +75,9 @@ export class LiveContext implements ClientContext {
       forget: (name: TopicName): void => directory.forget(name),
     }
     this.filters = new FilterWatch(new FilterLog({ session, clock: this.clock, random: this.random }), this.clock)
+    const { clock, publish } = this
+    this.schemas =
+      settings.schemas ?? new StateRegistry({ session, clock, publish, assertOpen: () => this.assertOpen() })
     this.telemetry = runtime.telemetry
     this.openSpool = runtime.openSpool
     this.connection.listen(publishConnectionChange)

@@ -1,7 +1,17 @@
 import { InvalidError, type TopicName, type Watermarks } from "@millrace/contract"
+import { Arrow, type ArrowTable } from "../codec/arrow.ts"
+import { Avro, type AvroSchema } from "../codec/avro.ts"
+import { Bson } from "../codec/bson.ts"
+import { bytes } from "../codec/bytes.ts"
+import { Cbor } from "../codec/cbor.ts"
+import type { Codec } from "../codec/codec.ts"
 import { Json } from "../codec/json.ts"
+import { JsonSchema } from "../codec/json-schema.ts"
+import { Msgpack } from "../codec/msgpack.ts"
+import { Protobuf, type ProtobufSource } from "../codec/protobuf.ts"
+import type { ProtobufType } from "../codec/protobuf-library.ts"
 import type { StandardSchema } from "../codec/standard-schema.ts"
-import { TypedTopic } from "../codec/typed-topic.ts"
+import { text } from "../codec/text.ts"
 import type { Consumer } from "../consumer/consumer.ts"
 import type { ConsumerOptions } from "../consumer/consumer-options.ts"
 import { openConsumer } from "../consumer/partition-consumer.ts"
@@ -17,22 +27,20 @@ import type { ProducerOptions } from "../producer/producer-options.ts"
 import { type ResendOptions, resendBatch } from "../producer/publish.ts"
 import { PublishBuilder } from "../producer/publish-builder.ts"
 import { outOfRange } from "../producer/routing.ts"
+import { Queue } from "../queue/queue.ts"
+import type { QueueOptions } from "../queue/queue-options.ts"
 import type { Message } from "../record/message.ts"
 import { checkPartitionNumber, type OutgoingRecord } from "../record/outgoing-record.ts"
+import { openSchemaCodec, type SchemaCodecOptions } from "../schema/schema-codec.ts"
+import type { TypedTopicOptions } from "../typed/record-encoder.ts"
+import { TypedTopic } from "../typed/typed-topic.ts"
 import { ConsumerGroup } from "./consumer-group.ts"
 import { ensureTopic } from "./ensure-topic.ts"
 import type { LiveContext } from "./live-context.ts"
 import { checkName, topicText } from "./names.ts"
 import { shown } from "./options.ts"
+import { lookIntoTopicsBy } from "./topic-context.ts"
 import { checkPartitionCount, need, type TopicInfo, type TopicOptions, topicInfo, topicSpec } from "./topic-options.ts"
-
-let contextOf: (topic: Topic) => LiveContext
-
-/** The client behind a handle, for what works on topics. @throws InvalidError for anything but a topic handle */
-export function contextOfTopic(topic: Topic): LiveContext {
-  if (topic instanceof Topic) return contextOf(topic)
-  throw new InvalidError(`a topic handle, as client.topic() gives it, is needed, not ${shown(topic)}`)
-}
 
 /** A topic by name: a log in partitions. A thin handle; nothing is asked or made before a method says so. */
 export class Topic {
@@ -43,7 +51,7 @@ export class Topic {
   readonly #name: TopicName
 
   static {
-    contextOf = (topic) => topic.#context
+    lookIntoTopicsBy((topic) => (topic instanceof Topic ? topic.#context : undefined))
   }
 
   /** @throws InvalidError for the name */
@@ -197,14 +205,91 @@ export class Topic {
     return new ConsumerGroup(this.#context, this.#name, name)
   }
 
+  /**
+   * A work queue over the topic: messages are handed out one by one, each to one consumer at a time, and settled one by one.
+   * @throws InvalidError for the name or an option, UnsupportedError where the backend has no queues
+   */
+  queue(name: string, options?: QueueOptions): Queue {
+    return new Queue(this.#context, this.#name, { name, options })
+  }
+
   /** A cursor over every partition, with offsets of its own. */
   replay(options?: ReaderOptions): Promise<Cursor<Message>> {
     return openCursor(this.#context, this.#name, options)
   }
 
-  /** The topic with values in place of bytes: JSON text, checked by the codec's decode function or by a Standard Schema. */
-  json<T>(codec: Json<T> | StandardSchema<T>): TypedTopic<T> {
-    return new TypedTopic(this.#context, this.#name, codec instanceof Json ? codec : new Json(codec))
+  /**
+   * The topic with values in place of bytes: JSON text, checked by the codec's decode function or by a Standard Schema (seed 000, "Typed
+   * handles and readers"). The other formats are alike; each loads its library when its codec is made.
+   * @throws InvalidError for what is neither
+   */
+  json<T>(codec: Json<T> | StandardSchema<T>, options?: TypedTopicOptions): TypedTopic<T> {
+    return this.typed(codec instanceof Json ? codec : new Json(codec), options)
+  }
+
+  /** Values in CBOR. @throws UnsupportedError without the package `cborg` */
+  cbor<T>(codec: Cbor<T> | StandardSchema<T>, options?: TypedTopicOptions): TypedTopic<T> {
+    return this.typed(codec instanceof Cbor ? codec : new Cbor(codec), options)
+  }
+
+  /** Values in MessagePack. @throws UnsupportedError without the package `msgpackr` */
+  msgpack<T>(codec: Msgpack<T> | StandardSchema<T>, options?: TypedTopicOptions): TypedTopic<T> {
+    return this.typed(codec instanceof Msgpack ? codec : new Msgpack(codec), options)
+  }
+
+  /** Documents in BSON. @throws UnsupportedError without the package `bson` */
+  bson<T>(codec: Bson<T> | StandardSchema<T>, options?: TypedTopicOptions): TypedTopic<T> {
+    return this.typed(codec instanceof Bson ? codec : new Bson(codec), options)
+  }
+
+  /** Strings in UTF-8. */
+  text(options?: TypedTopicOptions): TypedTopic<string> {
+    return this.typed(text, options)
+  }
+
+  /** Bytes as they are. */
+  bytes(options?: TypedTopicOptions): TypedTopic<Uint8Array> {
+    return this.typed(bytes, options)
+  }
+
+  /** Values of one Avro schema. @throws InvalidError for the schema, UnsupportedError without the package `avsc` */
+  avro<T = unknown>(codec: Avro<T> | AvroSchema, options?: TypedTopicOptions): TypedTopic<T> {
+    return this.typed(codec instanceof Avro ? codec : new Avro<T>(codec), options)
+  }
+
+  /** Messages of one Protobuf type. @throws InvalidError for the type, UnsupportedError without the package `protobufjs` */
+  protobuf<T = unknown>(
+    codec: Protobuf<T> | ProtobufType | ProtobufSource,
+    options?: TypedTopicOptions,
+  ): TypedTopic<T> {
+    return this.typed(codec instanceof Protobuf ? codec : new Protobuf<T>(codec), options)
+  }
+
+  /** JSON that fits a JSON Schema. @throws InvalidError for the schema, UnsupportedError without the package `ajv` */
+  jsonSchema<T = unknown>(codec: JsonSchema<T> | object | boolean, options?: TypedTopicOptions): TypedTopic<T> {
+    return this.typed(codec instanceof JsonSchema ? codec : new JsonSchema<T>(codec), options)
+  }
+
+  /** Tables as Arrow IPC streams. @throws UnsupportedError without the package `apache-arrow` */
+  arrow<T extends ArrowTable = ArrowTable>(options?: TypedTopicOptions): TypedTopic<T> {
+    return this.typed(new Arrow<T>(), options)
+  }
+
+  /** Values of any codec. @throws InvalidError for what is no codec */
+  typed<T>(codec: Codec<T>, options?: TypedTopicOptions): TypedTopic<T> {
+    return new TypedTopic(this.#context, this.#name, { codec, options })
+  }
+
+  /**
+   * Values of a registered schema (seed 000, "Key operations"). What is published carries its id; what is read is decoded by the schema that
+   * the record names, as a value of this one.
+   * @throws NotFoundError that names the id, InvalidError for the options, UnsupportedError where the backend keeps no schemas or the
+   *   format's library is not installed
+   */
+  async schema(id: number, options?: SchemaCodecOptions): Promise<TypedTopic<unknown>> {
+    this.#context.assertOpen()
+    const { schemas: registry, clock } = this.#context
+    return this.typed(await openSchemaCodec({ registry, clock }, id, options))
   }
 
   get #text(): string {

@@ -77,6 +77,17 @@ export class FlatTable {
     return Array.from({ length: vector.count }, (_, index) => this.#view.getInt32(vector.at + 4 * index, true))
   }
 
+  /** A vector of structures of two int64 each: nodes and buffers of a batch. */
+  pairs(slot: number): (readonly [bigint, bigint])[] {
+    const vector = this.#vector(slot, 16)
+    if (vector === undefined) return []
+    const { at, count } = vector
+    return Array.from({ length: count }, (_, index) => [
+      this.#view.getBigInt64(at + 16 * index, true),
+      this.#view.getBigInt64(at + 16 * index + 8, true),
+    ])
+  }
+
   /** How many elements of `elementBytes` each a vector has; 0 when it is absent. */
   count(slot: number, elementBytes: number): number {
     return this.#vector(slot, elementBytes)?.count ?? 0

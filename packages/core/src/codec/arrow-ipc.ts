@@ -35,20 +35,34 @@ const fileTrailerBytes = 4 + magic.length
 
 const messageSlots = { headerType: 1, header: 2, bodyLength: 3 } as const
 const headerTypes = { schema: 1, dictionaryBatch: 2, recordBatch: 3 } as const
+const batchSlots = { length: 0, nodes: 1, buffers: 2, compression: 3 } as const
+/** Where a dictionary batch has its values, as a record batch of one column. */
+const dictionaryDataSlot = 1
 const footerSlots = { schema: 1, dictionaries: 2, recordBatches: 3 } as const
 /** A Block of the footer: int64 offset, int32 metadata length and padding, int64 body length. */
 const blockBytes = 24
 
+/** One record or dictionary batch, as its message says it. */
+export interface ArrowBatch {
+  /** Where its message is. */
+  readonly at: number
+  readonly bodyBytes: number
+  readonly isCompressed: boolean
+  /** The most values that one of its columns, or one inside of a column, has. */
+  readonly longest: bigint
+}
+
 /**
  * Describes one self-contained Arrow IPC stream or file. Its framing is followed to the end: markers, lengths, the schema first and
- * once. Values and buffers are not looked at.
+ * once, buffers inside of the body of their batch. Values are not looked at.
+ * @param onBatch Sees each batch, and may throw.
  * @throws InvalidError that says what is wrong, and at which byte
  */
-export function describeArrowIpc(bytes: Uint8Array): ArrowDescription {
+export function describeArrowIpc(bytes: Uint8Array, onBatch?: (batch: ArrowBatch) => void): ArrowDescription {
   if (!(bytes instanceof Uint8Array)) throw new InvalidError(`Arrow IPC must be a Uint8Array, not ${shown(bytes)}`)
   const isFile = startsWith(bytes, magic)
   try {
-    return isFile ? describeFile(bytes) : describeStream(bytes)
+    return isFile ? describeFile(bytes, onBatch) : describeStream(bytes, onBatch)
   } catch (error) {
     if (error instanceof InvalidError) throw error
     // FlatTable reads outside the bytes, or text that is no UTF-8.
@@ -58,14 +72,14 @@ export function describeArrowIpc(bytes: Uint8Array): ArrowDescription {
   }
 }
 
-function describeStream(bytes: Uint8Array): ArrowDescription {
-  const walk = new MessageWalk(undefined)
+function describeStream(bytes: Uint8Array, onBatch?: (batch: ArrowBatch) => void): ArrowDescription {
+  const walk = new MessageWalk(undefined, onBatch)
   const end = walk.follow(bytes, 0, bytes.length)
   if (end !== bytes.length) throw malformed(`${bytes.length - end} bytes follow its end at byte ${end}`)
   return description("stream", bytes, walk)
 }
 
-function describeFile(bytes: Uint8Array): ArrowDescription {
+function describeFile(bytes: Uint8Array, onBatch?: (batch: ArrowBatch) => void): ArrowDescription {
   if (bytes.length < fileHeaderBytes + fileTrailerBytes || !startsWith(bytes.subarray(-magic.length), magic)) {
     throw malformed(`a file must end with "ARROW1"; it is cut off, or not whole`)
   }
@@ -77,7 +91,7 @@ function describeFile(bytes: Uint8Array): ArrowDescription {
   const footer = FlatTable.root(bytes.subarray(footerStart, footerEnd))
   const schema = footer.table(footerSlots.schema)
   if (schema === undefined) throw malformed("its footer has no schema")
-  const walk = new MessageWalk(arrowSchema(schema))
+  const walk = new MessageWalk(arrowSchema(schema), onBatch)
   walk.follow(bytes, fileHeaderBytes, footerStart)
   const listed = {
     dictionaries: footer.count(footerSlots.dictionaries, blockBytes),
@@ -97,9 +111,11 @@ class MessageWalk {
   rows = 0n
   dictionaries = 0
   #messages = 0
+  readonly #onBatch: ((batch: ArrowBatch) => void) | undefined
 
-  constructor(schema: ArrowSchema | undefined) {
+  constructor(schema: ArrowSchema | undefined, onBatch: ((batch: ArrowBatch) => void) | undefined) {
     this.schema = schema
+    this.#onBatch = onBatch
   }
 
   /** Follows the messages from `start` to the end marker or to `limit`; answers where what belongs to them ends. */
@@ -120,13 +136,13 @@ class MessageWalk {
       if (bodyBytes < 0n || bodyBytes > BigInt(limit - body)) {
         throw malformed(`the message at byte ${at} has a body of ${bodyBytes} bytes, but only ${limit - body} follow`)
       }
-      this.#take(message, at)
+      this.#take(message, { at, bodyBytes: Number(bodyBytes) })
       at = body + Number(bodyBytes)
     }
     return this.#ended(at)
   }
 
-  #take(message: FlatTable, at: number): void {
+  #take(message: FlatTable, { at, bodyBytes }: { readonly at: number; readonly bodyBytes: number }): void {
     const type = message.uint8(messageSlots.headerType, 0)
     const header = message.table(messageSlots.header)
     if (header === undefined) throw malformed(`the message at byte ${at} is empty`)
@@ -141,11 +157,31 @@ class MessageWalk {
       if (rows < 0n) throw malformed(`the record batch at byte ${at} has ${rows} rows`)
       this.recordBatches++
       this.rows += rows
+      this.#takeBatch(header, { at, bodyBytes })
     } else if (type === headerTypes.dictionaryBatch) {
       this.dictionaries++
+      const data = header.table(dictionaryDataSlot)
+      if (data !== undefined) this.#takeBatch(data, { at, bodyBytes })
     } else {
       throw malformed(`the message at byte ${at} has the type ${type}, which is no batch`)
     }
+  }
+
+  #takeBatch(batch: FlatTable, { at, bodyBytes }: { readonly at: number; readonly bodyBytes: number }): void {
+    for (const [offset, length] of batch.pairs(batchSlots.buffers)) {
+      if (offset < 0n || length < 0n || offset + length > BigInt(bodyBytes)) {
+        throw malformed(`the batch at byte ${at} has ${length} bytes at ${offset} of a body of ${bodyBytes} bytes`)
+      }
+    }
+    let longest = batch.int64(batchSlots.length)
+    for (const [length, nulls] of batch.pairs(batchSlots.nodes)) {
+      if (length < 0n || nulls < 0n || nulls > length) {
+        throw malformed(`the batch at byte ${at} has a column of ${length} values, ${nulls} of them null`)
+      }
+      if (length > longest) longest = length
+    }
+    const isCompressed = batch.table(batchSlots.compression) !== undefined
+    this.#onBatch?.({ at, bodyBytes, isCompressed, longest })
   }
 
   #takeSchema(schema: ArrowSchema): void {

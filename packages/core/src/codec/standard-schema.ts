@@ -31,14 +31,18 @@ export function isStandardSchema(value: unknown): value is StandardSchema<unknow
 export function validate<T>(schema: StandardSchema<T>, value: unknown): T {
   const { vendor, validate: check } = schema["~standard"]
   const result = check(value)
-  if (result instanceof Promise) {
+  if (isThenable(result)) {
     // The answer is not wanted any more, and its failure is nobody's.
-    result.catch(() => {})
+    Promise.resolve(result).catch(() => {})
     throw new InvalidError(`the schema (${vendor}) validates asynchronously; a codec needs one that answers at once`)
   }
   if (result.issues === undefined) return result.value
   const issues = result.issues.map(({ message, path }) => (path?.length ? `${pathText(path)}: ${message}` : message))
   throw new InvalidError(`the value does not fit the schema (${vendor}): ${issues.join("; ")}`)
+}
+
+function isThenable(result: object): result is PromiseLike<unknown> {
+  return typeof (result as { readonly then?: unknown }).then === "function"
 }
 
 function pathText(path: readonly unknown[]): string {

@@ -58,6 +58,11 @@ export class Callers {
     if (this.#failures.length < failuresKept) this.#failures.push(error)
   }
 
+  /** Everybody who waits gets this failure; later callers do not. */
+  refuse(error: unknown): void {
+    for (const waiter of this.#waiters.splice(0)) waiter.failed(error)
+  }
+
   /** Every caller gets this failure from now on. */
   failForGood(error: unknown): void {
     this.#fatal ??= error

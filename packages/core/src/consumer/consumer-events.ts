@@ -1,4 +1,4 @@
-import { MillraceError, type TopicPartition } from "@millrace/contract"
+import { type DecodeError, MillraceError, type TopicPartition } from "@millrace/contract"
 
 /** What a consumer tells of its partitions (`consumer.on`). Called in order, while nothing is being handed out. */
 export interface ConsumerEvents {
@@ -31,7 +31,10 @@ export interface ConsumerEvents {
    * is told at once of those that nobody heard of.
    */
   sourceChanged(change: SourceChange): void
-  /** The position was not in the log, and was moved as `onOutOfRange` says. A listener hears at once of those that nobody did. */
+  /**
+   * The position was not in the log, and was moved as `onOutOfRange` says; or a typed consumer went past a record that does not decode, as
+   * `onDecodeError: "skip"` says. A listener hears at once of those that nobody did.
+   */
   skipped(skip: Skip): void
   /** The connection was lost and is there again; reading goes on where it stood. */
   reconnected(change: Reconnection): void
@@ -92,11 +95,13 @@ export interface SourceChange extends TopicPartition {
 }
 
 export interface Skip extends TopicPartition {
-  /** The position that was not in the log. */
+  /** The position that was not in the log, or whose record does not decode. */
   readonly from: bigint
   readonly to: bigint
   /** How many records nobody will see; 0 when the position moved back. */
   readonly count: bigint
+  /** Why the record is not handed out; absent where the position was moved. */
+  readonly error?: DecodeError
 }
 
 /** Events that wait for a listener; of more the oldest are forgotten. As many as a topic has partitions, at the most. */

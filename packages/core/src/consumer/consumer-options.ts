@@ -6,6 +6,7 @@ import type { Encryptor } from "../encryption/encryptor.ts"
 import { checkEncryptorChoice } from "../encryption/sealing.ts"
 import { checkStartAt, type StartAt } from "../partition/start-at.ts"
 import { type CommitPolicy, checkCommitPolicy } from "../progress/commit-policy.ts"
+import type { Decoding } from "../typed/decoding.ts"
 
 /** Options of `topic.consumer` (seed 000, "Consumers, offsets, and commit policies"; tables 1.5 to 1.7). */
 export interface ConsumerOptions {
@@ -107,6 +108,8 @@ export interface ConsumerSettings {
   readonly loopBlockedAfterMs: number
   /** Absent: the client's. */
   readonly encryptor: Encryptor | false | undefined
+  /** Of a typed consumer. */
+  readonly decoding?: Decoding | undefined
 }
 
 /** Group options after the checks. */

@@ -16,37 +16,39 @@ import type { PartitionRef } from "./partition-ref.ts"
  * Asking for a message says that all those handed out before are handled. What is stored of that, and when, is the commit policy's.
  * Calls may overlap: they are served in order. An error does not end a consumer: the next call goes on from where it stood, unless
  * the consumer was shut down or its membership is gone for good.
+ *
+ * @typeParam M What its messages are: a typed consumer's have values.
  */
-export interface Consumer extends AsyncIterable<Message>, AsyncDisposable {
+export interface Consumer<M extends Message = Message> extends AsyncIterable<M>, AsyncDisposable {
   /**
    * The next message. After `shutdown`: `{ done: true }`.
    * @throws NotFoundError, OffsetOutOfRangeError, CorruptionError … of a partition, in its place behind the messages before it;
    *   FencedError when the membership is gone for good; what an automatic store failed with.
    */
-  next(): Promise<IteratorResult<Message, undefined>>
+  next(): Promise<IteratorResult<M, undefined>>
   /**
    * The next message, if it comes in time. A message that comes later goes to the next call: none is handed out, and none counts as
    * handled, that the caller did not get (seed 000, "Waiting with a timeout").
    * @param timeoutMs From 0 to 2^31 − 1.
    * @throws TimeoutError at the deadline, CancelledError when the signal fires, ClosedError after `shutdown`; else as `next`.
    */
-  nextWithin(timeoutMs: number, options?: { readonly signal?: AbortSignal }): Promise<Message>
+  nextWithin(timeoutMs: number, options?: { readonly signal?: AbortSignal }): Promise<M>
   /**
    * The messages as an iterable that ends with CancelledError when the signal fires. A loop that is left early (`break`, `return`, an
    * exception) leaves its last message unhandled: only reading on, or `commit`, makes it handled.
    */
-  stream(options?: { readonly signal?: AbortSignal }): AsyncIterable<Message>
+  stream(options?: { readonly signal?: AbortSignal }): AsyncIterable<M>
   /**
    * The messages as they are stored together: whole batches of one partition, of at most `batchLength` messages. Each batch is a page:
    * it is handled when the next one is asked for. Ends as `stream` does.
    */
-  batches(options?: { readonly signal?: AbortSignal }): AsyncIterable<MessageBatch>
+  batches(options?: { readonly signal?: AbortSignal }): AsyncIterable<MessageBatch<M>>
   /**
    * The next batch, to be given back when it was looked at: `using batch = await consumer.receiveRented()`. Like `next` it says that
    * everything handed out before is handled; giving the batch back says nothing about its messages.
    * @throws CancelledError when the signal fires, ClosedError after `shutdown`; else as `next`.
    */
-  receiveRented(options?: { readonly signal?: AbortSignal }): Promise<RentedBatch>
+  receiveRented(options?: { readonly signal?: AbortSignal }): Promise<RentedBatch<M>>
   /**
    * Reads a partition on from another place. What was read ahead is thrown away, and what is handed out and not handled will not count as
    * handled by what comes next; what is stored stays. Settles once the place is known; until then nothing of the partition is handed out,
@@ -77,7 +79,7 @@ export interface Consumer extends AsyncIterable<Message>, AsyncDisposable {
    *   for the signal; TimeoutError when running handlers have not finished in time; what `next` would throw; what a shutdown fails with
    *   that a handler has called; InvalidError for an option, or while somebody else reads
    */
-  run(handler: Handler, options?: RunOptions): Promise<void>
+  run(handler: Handler<M>, options?: RunOptions): Promise<void>
   /**
    * Stores the progress of the message's partition through that message, and counts everything up to it as handled. Without an
    * argument: of everything that was handed out. Never moves progress back.

@@ -6,10 +6,10 @@ import fc from "fast-check"
 import type { ClientContext } from "../client/context.ts"
 import { Json } from "../codec/json.ts"
 import { openCursor } from "../cursor/log-cursor.ts"
-import { TypedReader } from "../cursor/typed-reader.ts"
 import { encryptor } from "../encryption/encryptor.ts"
 import { record } from "../encryption/sealed-record.test-support.ts"
 import type { SendableRecord } from "../record/outgoing-record.ts"
+import { openTypedReader } from "../typed/typed-reader.ts"
 import type { Consumer } from "./consumer.ts"
 import type { ConsumerOptions } from "./consumer-options.ts"
 import type { FakeRecord } from "./fake-log.test-support.ts"
@@ -295,8 +295,8 @@ describe("a cursor under an encryptor", () => {
       stored(record({ payload: null })),
       stored("no JSON"),
     ])
-    const cursor = await openCursor(withEncryptor(client), client.topic)
-    const reader = new TypedReader(cursor, new Json((value) => value as { n: number }))
+    const codec = new Json((value) => value as { n: number })
+    const reader = openTypedReader(withEncryptor(client), client.topic, { name: "r", codec })
     const kinds = (await reader.poll()).map((result) => (result.kind === "record" ? result.value.n : result.kind))
     assert.deepEqual(kinds, [1, "error", "tombstone", "error"])
     await reader[Symbol.asyncDispose]()

@@ -1,5 +1,6 @@
-import type { MillraceError } from "@millrace/contract"
+import type { DecodeError, MillraceError } from "@millrace/contract"
 import type { Lane, Slice } from "../partition/lane.ts"
+import type { BatchMessage } from "../record/message.ts"
 
 /** What a consumer does about what happens in its hand-over. */
 export interface HandOverHost {
@@ -13,6 +14,16 @@ export interface HandOverHost {
   finished(slice: Slice): void
   /** The partition's error was handed out. */
   errorTaken(lane: Lane, error: MillraceError): void
+  /** Whether the records can be opened now. If not, the partition is offered again once they can. */
+  prepared(lane: Lane, slice: Slice): boolean
+  /**
+   * What becomes of a record that cannot be decrypted or decoded: its error is `told` to the caller, it is `passed` over as handled, or it is
+   * passed over `later`, once `deal` has done its work: the partition is offered again then.
+   */
+  fateOf(lane: Lane, message: BatchMessage, error: DecodeError): "told" | "passed" | "later"
+  deal(lane: Lane, message: BatchMessage, error: DecodeError): void
+  /** The record counts as handled, and nobody got it. */
+  passedOver(lane: Lane, message: BatchMessage, error: DecodeError): void
   /** Whether a store must come first (policy `each`). */
   readonly held: boolean
   /** How many records may be handed out before the policy must hear of it. */

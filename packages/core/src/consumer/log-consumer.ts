@@ -1,4 +1,4 @@
-import { ClosedError, InvalidError, TimeoutError, type TopicPartition } from "@millrace/contract"
+import { ClosedError, InvalidError, type Session, TimeoutError, type TopicPartition } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { longestDurationMs, OptionReader, shown } from "../client/options.ts"
 import { type ContextOwner, callingAttempt, type Handler, outside } from "../handler/handler-context.ts"
@@ -10,10 +10,12 @@ import type { StartAt } from "../partition/start-at.ts"
 import type { ConsumerIdentity } from "../progress/consumer-progress.ts"
 import { OffsetControl } from "../progress/offset-control.ts"
 import type { ReadOperation } from "../progress/read-operation.ts"
+import type { OffsetSource, TransactedOffsets } from "../progress/transacted-offsets.ts"
 import type { Checkpoint } from "../record/checkpoint.ts"
 import type { BatchMessage, Message } from "../record/message.ts"
 import type { MessageBatch } from "../record/message-batch.ts"
 import { RentedBatch } from "../record/rented-batch.ts"
+import type { DecodeFailures } from "../typed/decoding.ts"
 import type { Consumer, Lag, StoredOffset } from "./consumer.ts"
 import type { ConsumerEvents } from "./consumer-events.ts"
 import type { ConsumerSettings } from "./consumer-options.ts"
@@ -23,9 +25,10 @@ import { ambiguous, isMeant, notRead, type PartitionRef } from "./partition-ref.
 import { ReadingConsumer } from "./reading-consumer.ts"
 
 const shutdownTimeoutMs = 5000
+const noFailures: DecodeFailures = { told: 0, skipped: 0, deliveredRaw: 0, deadLettered: 0 }
 
 /** The consumer over a log, for one fixed partition or for those that a group membership gives and takes. */
-export class LogConsumer extends ReadingConsumer implements Consumer {
+export class LogConsumer extends ReadingConsumer implements Consumer, OffsetSource {
   readonly #encryptor: ConsumerSettings["encryptor"]
   readonly #messages: Taker<BatchMessage>
   readonly #batches: Taker<MessageBatch>
@@ -168,6 +171,21 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
     this.#offsets.abandon(operation)
   }
 
+  // ---- for transactions -----------------------------------------------------------------------------------
+
+  get offsetSession(): Session {
+    return this.context.session
+  }
+
+  transact(what: readonly (Message | Checkpoint)[]): TransactedOffsets {
+    return this.#offsets.transact(what)
+  }
+
+  /** The progress behind everything that was handed out of these partitions, but for what lies behind a limit. */
+  transactHanded(lanes: Iterable<Lane>, limitOf: (lane: Lane) => bigint | undefined): TransactedOffsets {
+    return this.#offsets.transactHanded(lanes, limitOf)
+  }
+
   // ---- the end --------------------------------------------------------------------------------------------
 
   shutdown(options?: { readonly timeoutMs?: number }): Promise<void> {
@@ -210,6 +228,7 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
       }
     }
     this.watchdog.close()
+    this.undecoded?.close()
     // It keeps the deadline itself, and names what was still running.
     if (this.feedUser !== undefined) await this.feedUser.ending(timeoutMs).catch((error) => void failures.push(error))
     this.handOver.end({ last })
@@ -220,6 +239,7 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
     for (const lane of this.runner.lanes) this.handOver.drop(lane, { open: true })
     await attempt("ending its reader", () => this.runner.close())
     this.records.close()
+    await attempt("sending dead letters", () => this.undecoded?.settled())
     await attempt("leaving the group", () => this.membership?.leave())
     this.#disown()
     if (failures.length > 0) throw failures[0]
@@ -241,6 +261,11 @@ export class LogConsumer extends ReadingConsumer implements Consumer {
     } finally {
       timer.cancel()
     }
+  }
+
+  /** Of a typed consumer; zeros otherwise. */
+  get decodeFailures(): DecodeFailures {
+    return this.undecoded?.failures ?? noFailures
   }
 
   // ---- for who says itself what is handled ------------------------------------------------------------------

@@ -4,7 +4,7 @@ import { checkName, topicText } from "../client/names.ts"
 import { shown } from "../client/options.ts"
 import { isEncrypted } from "../encryption/sealing.ts"
 import { checkOnReadEncryption } from "../progress/commit-policy.ts"
-import type { Consumer } from "./consumer.ts"
+import { checkDecoding, type Decoding } from "../typed/decoding.ts"
 import { type ConsumerOptions, consumerSettings } from "./consumer-options.ts"
 import { LogConsumer } from "./log-consumer.ts"
 
@@ -16,18 +16,24 @@ import { LogConsumer } from "./log-consumer.ts"
  */
 export function openConsumer(
   context: ClientContext,
-  source: { readonly topic: TopicName; readonly name: string | undefined; readonly partition: number },
+  source: {
+    readonly topic: TopicName
+    readonly name: string | undefined
+    readonly partition: number
+    readonly decoding?: Decoding | undefined
+  },
   options?: ConsumerOptions,
-): Consumer {
-  const { topic, name, partition } = source
+): LogConsumer {
+  const { topic, name, partition, decoding } = source
   const called = name === undefined ? "the unnamed consumer" : `consumer ${shown(name)}`
   const what = `${called} of topic "${topicText(topic)}"`
   if (name !== undefined) checkName("consumer", name, context.session.manifest.limits)
   if (!Number.isInteger(partition) || partition < 0) {
     throw new InvalidError(`${what}: a partition must be a whole number from 0, not ${shown(partition)}`)
   }
-  const settings = consumerSettings(what, options, { stores: name !== undefined })
+  const settings = { ...consumerSettings(what, options, { stores: name !== undefined }), decoding }
   checkOnReadEncryption(what, settings.commitPolicy, { encrypted: isEncrypted(context, settings.encryptor) })
+  checkDecoding(what, settings, context)
   const owner = name === undefined ? undefined : ({ kind: "consumer", name } as const)
   return new LogConsumer(context, { what, owner, partition: { ...topic, partition } }, settings)
 }

@@ -7,9 +7,11 @@ import { LaneRunner } from "../partition/lane-runner.ts"
 import { type RecordSource, wholeLog } from "../partition/record-source.ts"
 import { acknowledgementOf } from "../progress/commit-policy.ts"
 import { type ConsumerIdentity, ConsumerProgress } from "../progress/consumer-progress.ts"
+import { UndecodedRecords } from "../typed/undecoded-records.ts"
 import { ConsumerListeners } from "./consumer-events.ts"
 import type { ConsumerSettings } from "./consumer-options.ts"
 import { HandOver } from "./hand-over.ts"
+import type { HandOverHost } from "./hand-over-host.ts"
 import { Watchdog } from "./watchdog.ts"
 
 /** A consumer's partitions: what is wired to what, and what its group membership, its watchdog and its filters have to do with it. */
@@ -21,6 +23,8 @@ export class ReadingConsumer {
   protected readonly handOver: HandOver
   protected readonly progress: ConsumerProgress
   protected readonly watchdog: Watchdog
+  /** Of a typed consumer. */
+  protected readonly undecoded: UndecodedRecords | undefined
   protected membership: { leave(): Promise<void>; wanted(): void } | undefined
   protected feedUser: FeedUser | undefined
   /** What is told of the partitions. */
@@ -34,6 +38,7 @@ export class ReadingConsumer {
     this.records = identity.records ?? wholeLog(context.session)
     this.runner = this.#newRunner(settings)
     this.progress = this.#newProgress(settings)
+    this.undecoded = this.#newUndecoded(settings)
     this.handOver = this.#newHandOver(settings)
     this.watchdog = new Watchdog(this, context, settings)
   }
@@ -217,7 +222,12 @@ export class ReadingConsumer {
   #newHandOver(settings: ConsumerSettings): HandOver {
     const progress = this.progress
     const runner = this.runner
-    const host = {
+    const undecoded = this.undecoded
+    const host: HandOverHost = {
+      prepared: (lane, slice) => undecoded?.prepared(lane, slice) ?? true,
+      fateOf: (lane, message) => undecoded?.fateOf(lane, message) ?? "told",
+      deal: (lane, message, error) => undecoded?.deal(lane, message, error),
+      passedOver: (lane, message, error) => undecoded?.passedOver(lane, message, error),
       handled: (lane: Lane, count: number) =>
         progress.tell({ type: "handled", key: lane, next: lane.ranges.prefix, count }),
       pollStarted: (open: readonly Lane[]) => {
@@ -240,12 +250,36 @@ export class ReadingConsumer {
     return new HandOver(host, settings.batchLength, acknowledgementOf(settings.commitPolicy))
   }
 
+  #newUndecoded(settings: ConsumerSettings): UndecodedRecords | undefined {
+    const { decoding, encryptor, retryIntervalMs } = settings
+    if (decoding === undefined) return undefined
+    const { what, owner } = this.identity
+    const facts = { what, owner, encryptor, retryIntervalMs }
+    return new UndecodedRecords(
+      this.context,
+      { facts, decoding },
+      {
+        resumed: (lane) => {
+          this.handOver.offer(lane)
+          this.handOver.serve()
+        },
+        failed: (error) => this.handOver.fail(error),
+        skipped: (lane, offset, error) => {
+          const skip = { ...lane.partition, from: offset, to: offset + 1n, count: 1n, error }
+          this.listeners.tell("skipped", skip)
+        },
+      },
+    )
+  }
+
   /** What was read ahead is void, and reading goes on at the machine's offset: nothing from there on is handled. */
   #dropped(lane: Lane): void {
     this.handOver.drop(lane, { open: true })
     lane.ranges.reset(lane.machine.offset)
     lane.handedNext = undefined
     lane.handedOffset = undefined
+    lane.suspended = undefined
+    lane.dealtWith = undefined
     this.progress.moved(lane)
     this.feedUser?.dropped(lane)
   }

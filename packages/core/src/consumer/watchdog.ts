@@ -165,6 +165,7 @@ export class Watchdog {
         !lane.paused &&
         !lane.seeking &&
         !lane.held &&
+        lane.suspended === undefined &&
         (waiting || lane.slice === undefined),
     )
   }

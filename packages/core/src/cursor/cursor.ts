@@ -1,14 +1,22 @@
-import type { DecodeError } from "@millrace/contract"
+import type { CorruptionError, DecodeError, UnsupportedError } from "@millrace/contract"
 import type { Message, Position } from "../record/message.ts"
 
 /**
- * What a cursor gives: a record, one that does not decode, or the news that it is caught up. A typed reader gives a `tombstone` for a
+ * What a cursor gives: a record, one that does not decode, bytes of the log that cannot be read, or the news that it is caught up. A typed reader gives a `tombstone` for a
  * record without a payload, which has no value to decode; the raw cursor gives it as a record like any other.
  */
 export type CursorResult<T> =
   | { readonly kind: "record"; readonly value: T; readonly message: Message }
   | { readonly kind: "tombstone"; readonly message: Message }
-  | { readonly kind: "error"; readonly error: DecodeError; readonly position: Position }
+  | {
+      readonly kind: "error"
+      /**
+       * Of a record: that it does not decode (a typed reader's is a `TypedDecodeError`, with the bytes) or does not decrypt. Of a whole batch:
+       * that it is damaged, or needs what is not there; the next read goes past it.
+       */
+      readonly error: DecodeError | CorruptionError | UnsupportedError
+      readonly position: Position
+    }
   | { readonly kind: "end" }
 
 /**

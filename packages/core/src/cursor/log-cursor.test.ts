@@ -11,9 +11,9 @@ import {
 } from "@millrace/contract"
 import { Json } from "../codec/json.ts"
 import { FakeClient, textOf } from "../consumer/fake-session.test-support.ts"
+import { openTypedReader } from "../typed/typed-reader.ts"
 import type { Cursor, CursorResult } from "./cursor.ts"
 import { openCursor, type ReaderOptions } from "./log-cursor.ts"
-import { TypedReader } from "./typed-reader.ts"
 
 const open = (client: FakeClient, options?: ReaderOptions): ReturnType<typeof openCursor> =>
   openCursor(client.context, client.topic, options)
@@ -335,7 +335,7 @@ describe("a typed reader", () => {
       { payload: new Uint8Array(0) },
       { payload: bytes("3") },
     ])
-    const reader = new TypedReader(await open(client), codec)
+    const reader = openTypedReader(client.context, client.topic, { name: "r", codec })
     const results = await reader.poll()
     assert.deepEqual(
       results.map(({ kind }) => kind),

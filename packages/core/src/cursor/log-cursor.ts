@@ -1,29 +1,25 @@
 import {
   ClosedError,
   DecodeError,
-  type EncodedBatch,
   HistoryChangedError,
   InvalidError,
-  type Lineage,
-  type LogReader,
   MillraceError,
   NotFoundError,
   OffsetOutOfRangeError,
-  type PartitionRead,
   TimeoutError,
   type TopicName,
-  type TopicPartition,
-  type Watermarks,
 } from "@millrace/contract"
 import type { Timer } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
 import { topicText } from "../client/names.ts"
 import { longestDurationMs, OptionReader, shown } from "../client/options.ts"
-import type { Encryptor, RecordOpener } from "../encryption/encryptor.ts"
+import type { Encryptor } from "../encryption/encryptor.ts"
 import { checkEncryptorChoice, openerOf } from "../encryption/sealing.ts"
 import type { BatchMessage, Message } from "../record/message.ts"
 import type { Cursor, CursorResult } from "./cursor.ts"
-import { type MergeRun, MessageMerge } from "./message-merge.ts"
+import type { CursorView } from "./cursor-view.ts"
+import { MessageMerge } from "./message-merge.ts"
+import { type ScanPlace, type ScanRun, TopicScan } from "./topic-scan.ts"
 
 /** Options of `topic.replay`. */
 export interface ReaderOptions {
@@ -33,13 +29,6 @@ export interface ReaderOptions {
   readonly encryptor?: Encryptor | false
 }
 
-/** The most records of one partition that one poll reads (table 1.7, "Cursor poll"). */
-const pollRecords = 10_000
-/** After so many encoded bytes a poll asks for no more: the rest of the partitions is the next poll's. */
-const pollBytes = 64 * 1_048_576
-const requestBytes = 1_048_576
-/** How long a request may take to bring records that the watermarks promise, in ms. */
-const requestWaitMs = 1000
 /** A failure that may pass: so many tries, so long × n apart (table 1.7, "Cursor retries"). */
 const tries = 5
 const retryMs = 50
@@ -55,60 +44,54 @@ export async function openCursor(
   topic: TopicName,
   options?: ReaderOptions,
 ): Promise<Cursor<Message>> {
-  const what = `reader of topic "${topicText(topic)}"`
-  const reader = new OptionReader<ReaderOptions>(what, options, ["batch", "encryptor"])
-  return new LogCursor(context, topic, {
-    batch: reader.whole("batch", { min: 1, max: 1_000_000, fallback: 1000 }),
-    opener: openerOf(context, checkEncryptorChoice(what, options?.encryptor)),
-  })
+  return new LogCursor(context, topic, { what: `reader of topic "${topicText(topic)}"`, options, view: rawView })
 }
 
-/** What one poll has read of a partition. */
-interface Run extends MergeRun {
-  readonly place: TopicPartition
-  readonly lineage: Lineage
-  /** The end when the poll began. */
-  readonly end: bigint
-  /** The next offset to read. */
-  next: bigint
-  records: number
+/** Messages as they are. */
+const rawView: CursorView<Message> = {
+  result: (message) => ({ kind: "record", value: message, message }),
 }
 
-class LogCursor implements Cursor<Message> {
+/** The cursor over a log. @typeParam T What its view makes of the records. */
+export class LogCursor<T> implements Cursor<T> {
   readonly #context: ClientContext
-  readonly #topic: TopicName
-  readonly #batch: number
-  readonly #opener: RecordOpener | undefined
+  readonly #what: string
+  readonly #view: CursorView<T>
+  readonly #scan: TopicScan
   readonly #disown: () => void
-  /** Behind what was given out. */
+  readonly #abort = new AbortController()
+  /** Behind what was given out, up to the last poll. */
   #offsets = new Map<number, bigint>()
   /** Behind what was read. */
-  #read = new Map<number, { readonly offset: bigint; readonly lineage: Lineage | undefined }>()
+  #read = new Map<number, ScanPlace>()
   #merge: MessageMerge | undefined
-  /** Of what is left: a partition's last record, and the offset to go on with behind it. */
-  #ends = new Map<number, { readonly last: bigint; readonly next: bigint }>()
-  #reader: LogReader | undefined
   #filling: Promise<void> | undefined
   /** Raised by `restore`: what is under way is not wanted any more. */
   #generation = 0
-  #ahead: BatchMessage | undefined
   #pause: { readonly timer: Timer; readonly end: () => void } | undefined
   #closed: Promise<void> | undefined
 
+  /** @param of.what How errors call the cursor. @throws InvalidError for an option */
   constructor(
     context: ClientContext,
     topic: TopicName,
-    settings: { readonly batch: number; readonly opener: RecordOpener | undefined },
+    of: { readonly what: string; readonly options: ReaderOptions | undefined; readonly view: CursorView<T> },
   ) {
+    const { what, options, view } = of
+    const reader = new OptionReader<ReaderOptions>(what, options, ["batch", "encryptor"])
+    const batch = reader.whole("batch", { min: 1, max: 1_000_000, fallback: 1000 })
+    const opener = openerOf(context, checkEncryptorChoice(what, options?.encryptor))
     this.#context = context
-    this.#topic = topic
-    this.#batch = settings.batch
-    this.#opener = settings.opener
+    this.#what = what
+    this.#view = view
+    this.#scan = new TopicScan(context, topic, { batch, opener, what })
     this.#disown = context.own({ shutdown: () => this[Symbol.asyncDispose]() })
   }
 
   get offsets(): ReadonlyMap<number, bigint> {
-    return new Map(this.#offsets)
+    const offsets = new Map(this.#offsets)
+    for (const [partition, offset] of this.#merge?.offsets() ?? []) offsets.set(partition, offset)
+    return offsets
   }
 
   restore(offsets: ReadonlyMap<number, bigint>): void {
@@ -123,29 +106,35 @@ class LogCursor implements Cursor<Message> {
     }
     this.#generation++
     this.#offsets = restored
+    this.#scan.forget()
     this.#read = new Map([...restored].map(([partition, offset]) => [partition, { offset, lineage: undefined }]))
-    this.#forget()
+    this.#merge = undefined
   }
 
-  async next(): Promise<CursorResult<Message>> {
-    this.#refuseClosed()
-    if (!this.#hasNext()) await this.#fill(0)
-    return this.#take() ?? { kind: "end" }
+  /** Without a promise chain when something is there. */
+  next(): Promise<CursorResult<T>> {
+    try {
+      this.#refuseClosed()
+      const result = this.#take()
+      return result === undefined ? this.#nextPoll() : Promise.resolve(result)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
-  async poll(): Promise<CursorResult<Message>[]> {
+  async poll(): Promise<CursorResult<T>[]> {
     this.#refuseClosed()
-    if (!this.#hasNext()) await this.#fill(0)
-    const results: CursorResult<Message>[] = []
+    if (this.#merge?.empty !== false) await this.#fill(0)
+    const results: CursorResult<T>[] = []
     for (let result = this.#take(); result !== undefined; result = this.#take()) results.push(result)
     return results
   }
 
-  async *stream(): AsyncIterable<CursorResult<Message>> {
-    for (let result = await this.next(); result.kind !== "end"; result = await this.next()) yield result
+  stream(): AsyncIterable<CursorResult<T>> {
+    return { [Symbol.asyncIterator]: () => new CursorIterator(this) }
   }
 
-  async nextWithin(timeoutMs: number): Promise<CursorResult<Message>> {
+  async nextWithin(timeoutMs: number): Promise<CursorResult<T>> {
     if (typeof timeoutMs !== "number" || !(timeoutMs >= 0) || timeoutMs > longestDurationMs) {
       throw new InvalidError(
         `${this.#what}: nextWithin takes a number of milliseconds from 0 to ${longestDurationMs}, not ${shown(timeoutMs)}`,
@@ -183,43 +172,33 @@ class LogCursor implements Cursor<Message> {
 
   async #close(): Promise<void> {
     this.#generation++
-    this.#forget()
+    for (const [partition, offset] of this.#merge?.offsets() ?? []) this.#offsets.set(partition, offset)
+    this.#merge = undefined
+    this.#abort.abort()
     this.#pause?.timer.cancel()
     this.#pause?.end()
-    await this.#reader?.close()
+    await this.#scan.close()
     this.#disown()
-  }
-
-  get #what(): string {
-    return `reader of topic "${topicText(this.#topic)}"`
   }
 
   #refuseClosed(): void {
     if (this.#closed !== undefined) throw new ClosedError(`${this.#what} was closed`)
   }
 
-  #forget(): void {
-    this.#merge = undefined
-    this.#ahead = undefined
-    this.#ends.clear()
+  async #nextPoll(): Promise<CursorResult<T>> {
+    await this.#fill(0)
+    return this.#take() ?? { kind: "end" }
   }
 
-  #hasNext(): boolean {
-    this.#ahead ??= this.#merge?.next()
-    return this.#ahead !== undefined
-  }
-
-  #take(): CursorResult<Message> | undefined {
-    if (!this.#hasNext()) return undefined
-    const message = this.#ahead as BatchMessage
-    this.#ahead = undefined
-    const { partition, offset } = message.position
-    const end = this.#ends.get(partition)
-    this.#offsets.set(partition, end?.last === offset ? end.next : offset + 1n)
+  #take(): CursorResult<T> | undefined {
+    const merge = this.#merge
+    if (merge === undefined) return undefined
+    const message = merge.next()
+    if (message === undefined) return failedResult(merge)
     try {
-      return { kind: "record", value: message.open(), message }
+      return this.#view.result(message.open())
     } catch (error) {
-      if (error instanceof DecodeError) return { kind: "error", error, position: { partition, offset } }
+      if (error instanceof DecodeError) return { kind: "error", error, position: message.position }
       throw error
     }
   }
@@ -241,10 +220,12 @@ class LogCursor implements Cursor<Message> {
       this.#refuseClosed()
       const generation = this.#generation
       try {
-        const runs = await this.#poll()
+        const runs = await this.#scan.poll(this.#read)
+        this.#refuseClosed()
+        await this.#view.prepare?.(() => messagesOf(runs), { signal: this.#abort.signal })
         if (generation !== this.#generation) continue
         this.#accept(runs)
-        if (runs.some((run) => run.records > 0) || waitMs === 0) return
+        if (this.#merge?.empty === false || waitMs === 0) return
         return await this.#waitAtTail(runs, waitMs)
       } catch (error) {
         if (generation !== this.#generation && this.#closed === undefined) continue
@@ -255,113 +236,20 @@ class LogCursor implements Cursor<Message> {
     }
   }
 
-  #accept(runs: readonly Run[]): void {
+  #accept(runs: readonly ScanRun[]): void {
+    for (const [partition, offset] of this.#merge?.offsets() ?? []) this.#offsets.set(partition, offset)
     this.#merge = new MessageMerge(runs)
-    for (const { partition, next, lineage, pieces } of runs) {
-      this.#read.set(partition, { offset: next, lineage })
-      const piece = pieces.at(-1)
-      const first = pieces[0]
-      if (piece === undefined || first === undefined) {
-        this.#offsets.set(partition, next)
-        continue
-      }
-      this.#offsets.set(partition, first.source.batch.offset(first.from))
-      this.#ends.set(partition, { last: piece.source.batch.offset(piece.to - 1), next })
+    for (const { partition, next, failure, lineage } of runs) {
+      this.#read.set(partition, { offset: failure?.next ?? next, lineage })
     }
-  }
-
-  /** Reads from every partition to its end. All or nothing: any failure leaves the positions as they were. */
-  async #poll(): Promise<Run[]> {
-    const runs = await this.#begin()
-    let open = runs.filter((run) => run.next < run.end)
-    let bytes = 0
-    for (let changed = true; open.length > 0 && bytes < pollBytes; ) {
-      this.#refuseClosed()
-      this.#reader ??= this.#context.session.log.openReader({ isolation: "committed" })
-      if (changed) this.#reader.set(open.map(({ place, next, lineage }) => ({ ...place, offset: next, lineage })))
-      const limits = { maxRecords: this.#batch, maxBytes: requestBytes, minRecords: 1, maxWaitMs: requestWaitMs }
-      const answer = await this.#reader.next(limits)
-      if (answer.length === 0) throw this.#silent(open[0] as Run)
-      for (const part of answer) bytes += this.#takePart(open, part)
-      const rest = open.filter((run) => run.next < run.end && run.records < pollRecords)
-      changed = rest.length < open.length
-      open = rest
-    }
-    return runs
-  }
-
-  /** Where each partition stands, and how far it goes. None when there is no topic. */
-  async #begin(): Promise<Run[]> {
-    const { session } = this.#context
-    const { stream, topic } = this.#topic
-    try {
-      const { partitions } = await session.catalog.describeTopic(this.#topic)
-      const places = partitions.map(({ partition }) => ({ stream, topic, partition }))
-      const marks = await session.log.watermarks(places)
-      return places.map((place, index) => this.#runOf(place, valueOf(marks[index] as Watermarks | MillraceError)))
-    } catch (error) {
-      if (error instanceof NotFoundError) return []
-      throw error
-    }
-  }
-
-  #runOf(place: TopicPartition, { first, end, lineage }: Watermarks): Run {
-    const { partition } = place
-    const known = this.#read.get(partition)
-    const same = known?.lineage === undefined || known.lineage === lineage
-    const wanted = same ? (known?.offset ?? 0n) : 0n
-    if (wanted > end) {
-      throw new OffsetOutOfRangeError(
-        `${this.#what}: offset ${wanted} of partition ${partition} is behind its end ${end}: it was saved of another topic, or of an earlier history`,
-        { context: { ...place, offset: wanted, first, end } },
-      )
-    }
-    return { place, partition, lineage, end, next: wanted < first ? first : wanted, records: 0, pieces: [] }
-  }
-
-  /** Takes one partition's part of an answer, and tells its bytes. */
-  #takePart(open: readonly Run[], part: PartitionRead): number {
-    const run = open.find(({ partition }) => partition === part.partition)
-    if (run === undefined) return 0
-    if (part.error !== undefined) throw part.error
-    if (part.lineage !== run.lineage)
-      throw new HistoryChangedError(`${this.#what}: the topic was replaced during a poll`)
-    let bytes = 0
-    for (const batch of part.batches) bytes += this.#takeBatch(run, batch, part)
-    if (run.records < pollRecords && part.nextOffset > run.next) run.next = part.nextOffset
-    return bytes
-  }
-
-  #takeBatch(run: Run, batch: EncodedBatch, part: PartitionRead & { readonly error?: undefined }): number {
-    const room = pollRecords - run.records
-    if (room <= 0 || batch.count === 0 || batch.lastOffset < run.next) return 0
-    const from = batch.firstOffset >= run.next ? 0 : batch.indexOf(run.next)
-    const to = Math.min(batch.count, from + room)
-    const { stream, topic, partition } = run.place
-    const source = {
-      batch,
-      stream,
-      topic,
-      partition,
-      lineage: run.lineage,
-      claim: undefined,
-      end: part.head,
-      opener: this.#opener,
-    }
-    run.pieces.push({ source, from, to })
-    run.records += to - from
-    run.next = to === batch.count ? batch.lastOffset + 1n : batch.offset(to)
-    return batch.bytes
+    this.#scan.readAhead(runs)
   }
 
   /** Returns when something new may be there, or after `waitMs`. */
-  async #waitAtTail(runs: readonly Run[], waitMs: number): Promise<void> {
+  async #waitAtTail(runs: readonly ScanRun[], waitMs: number): Promise<void> {
     if (runs.length === 0) return this.#rest(waitMs)
-    this.#reader ??= this.#context.session.log.openReader({ isolation: "committed" })
-    this.#reader.set(runs.map(({ place, next, lineage }) => ({ ...place, offset: next, lineage })))
     const began = this.#context.clock.monotonicMs()
-    const answer = await this.#reader.next({ maxRecords: 1, maxBytes: 1, minRecords: 1, maxWaitMs: waitMs })
-    if (answer.some((part) => part.error === undefined && part.batches.length > 0)) return
+    if (await this.#scan.waitAtTail(runs, waitMs)) return
     // A wait that ends early and brings nothing must not make this spin.
     const early = this.#context.clock.monotonicMs() - began < waitMs / 2
     if (early && this.#closed === undefined) await this.#rest(Math.min(retryMs, waitMs))
@@ -376,13 +264,56 @@ class LogCursor implements Cursor<Message> {
       this.#pause = { timer: this.#context.clock.setTimer(ms, end), end }
     })
   }
+}
 
-  #silent(run: Run): TimeoutError {
-    return new TimeoutError(
-      `${this.#what}: partition ${run.partition} has records up to ${run.end}, but none came from ${run.next} on within ${requestWaitMs} ms`,
-      { outcome: "rejected", context: { ...run.place, offset: run.next } },
-    )
+/** All up to the tail; who leaves early goes on with a later call. */
+class CursorIterator<T> implements AsyncIterator<CursorResult<T>, undefined> {
+  readonly #cursor: Cursor<T>
+  #over = false
+
+  constructor(cursor: Cursor<T>) {
+    this.#cursor = cursor
   }
+
+  async next(): Promise<IteratorResult<CursorResult<T>, undefined>> {
+    if (this.#over) return { done: true, value: undefined }
+    try {
+      const value = await this.#cursor.next()
+      if (value.kind !== "end") return { done: false, value }
+    } catch (error) {
+      this.#over = true
+      throw error
+    }
+    this.#over = true
+    return { done: true, value: undefined }
+  }
+
+  async return(): Promise<IteratorResult<CursorResult<T>, undefined>> {
+    this.#over = true
+    return { done: true, value: undefined }
+  }
+}
+
+/** What cannot be read, in its place. */
+function failedResult<T>(merge: MessageMerge): CursorResult<T> | undefined {
+  const failure = merge.failure()
+  if (failure === undefined) return undefined
+  const { error, partition, offset } = failure
+  return { kind: "error", error, position: { partition, offset } }
+}
+
+/** Everything that a poll has read, as far as it can be opened: the rest is told in its place. */
+function messagesOf(runs: readonly ScanRun[]): Message[] {
+  const merge = new MessageMerge(runs.map((run) => ({ ...run, failure: undefined })))
+  const messages: Message[] = []
+  for (let message: BatchMessage | undefined = merge.next(); message !== undefined; message = merge.next()) {
+    try {
+      messages.push(message.open())
+    } catch (error) {
+      if (!(error instanceof DecodeError)) throw error
+    }
+  }
+  return messages
 }
 
 /** The log changed between looking and reading: looking again tells. */
@@ -392,9 +323,4 @@ function movedAway(error: MillraceError): boolean {
     (error instanceof OffsetOutOfRangeError && error.context.end === undefined) ||
     error instanceof NotFoundError
   )
-}
-
-function valueOf<V>(outcome: V | MillraceError): V {
-  if (outcome instanceof MillraceError) throw outcome
-  return outcome as V
 }

@@ -3,7 +3,6 @@ import type { ClientContext } from "../client/context.ts"
 import { checkName, topicKey, topicText } from "../client/names.ts"
 import { shown } from "../client/options.ts"
 import { need } from "../client/topic-options.ts"
-import type { Consumer } from "../consumer/consumer.ts"
 import {
   type ConsumerSettings,
   type GroupConsumerOptions,
@@ -14,6 +13,7 @@ import { LogConsumer } from "../consumer/log-consumer.ts"
 import { isEncrypted } from "../encryption/sealing.ts"
 import { GroupRecords } from "../filter/group-records.ts"
 import { checkOnReadEncryption } from "../progress/commit-policy.ts"
+import { checkDecoding, type Decoding } from "../typed/decoding.ts"
 import { joinGroup, retried } from "./group-join.ts"
 import { GroupMember, type MemberSettings } from "./group-member.ts"
 
@@ -26,9 +26,9 @@ import { GroupMember, type MemberSettings } from "./group-member.ts"
  */
 export async function openGroupConsumer(
   context: ClientContext,
-  source: { readonly topic: TopicName; readonly group: string },
+  source: { readonly topic: TopicName; readonly group: string; readonly decoding?: Decoding | undefined },
   options?: GroupConsumerOptions,
-): Promise<Consumer> {
+): Promise<LogConsumer> {
   const what = `consumer of group ${shown(source.group)} on topic "${topicText(source.topic)}"`
   return await openGroupLog(context, { ...source, what }, options)
 }
@@ -36,15 +36,22 @@ export async function openGroupConsumer(
 /** The same for those who build upon it. @param source.what How errors call it. */
 export async function openGroupLog(
   context: ClientContext,
-  source: { readonly topic: TopicName; readonly group: string; readonly what: string },
+  source: {
+    readonly topic: TopicName
+    readonly group: string
+    readonly what: string
+    readonly decoding?: Decoding | undefined
+  },
   options?: GroupConsumerOptions,
 ): Promise<LogConsumer> {
   const { manifest } = context.session
   const { what } = source
   const group = checkName("group", source.group, manifest.limits)
-  const settings = groupConsumerSettings(what, options, manifest.limits)
+  const checked = groupConsumerSettings(what, options, manifest.limits)
+  const settings = { ...checked, consumer: { ...checked.consumer, decoding: source.decoding } }
   const encrypted = isEncrypted(context, settings.consumer.encryptor)
   checkOnReadEncryption(what, settings.consumer.commitPolicy, { encrypted })
+  checkDecoding(what, settings.consumer, context)
   need(manifest, manifest.groups, { owner: what, what: "consumer groups" })
   if (settings.group.memberId !== undefined) {
     need(manifest, manifest.staticMembers, { owner: `${what}: option "memberId"`, what: "members with a stable name" })

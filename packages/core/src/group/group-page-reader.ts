@@ -20,6 +20,7 @@ import type { Lane } from "../partition/lane.ts"
 import type { StartAt } from "../partition/start-at.ts"
 import { Checkpoint } from "../record/checkpoint.ts"
 import type { Message } from "../record/message.ts"
+import type { DecodeFailures, Decoding } from "../typed/decoding.ts"
 import { openGroupLog } from "./group-consumer.ts"
 import type { GroupReader } from "./group-reader.ts"
 import { type GroupReaderOptions, groupReaderSettings, type PageSettings } from "./group-reader-options.ts"
@@ -32,7 +33,7 @@ import { type MatchedPage, PageLedger } from "./page-ledger.ts"
  */
 export async function openGroupReader(
   context: ClientContext,
-  source: { readonly topic: TopicName; readonly group: string },
+  source: { readonly topic: TopicName; readonly group: string; readonly decoding?: Decoding | undefined },
   options?: GroupReaderOptions,
 ): Promise<GroupReader> {
   const what = `reader of group ${shown(source.group)} on topic "${topicText(source.topic)}"`
@@ -138,6 +139,11 @@ class GroupPageReader implements GroupReader, FeedUser {
 
   get unacked(): number {
     return this.#ledger.size
+  }
+
+  /** Of a typed reader; zeros otherwise. */
+  get decodeFailures(): DecodeFailures {
+    return this.#consumer.decodeFailures
   }
 
   lag(): Promise<Lag[]> {

@@ -9,23 +9,23 @@ import type { MatchedPage } from "./page-ledger.ts"
  * of each partition is the acknowledged prefix: it never passes a message that was handed out and not acknowledged, and it covers what the
  * group's filter left out. Stores are fenced by the membership. What is not acknowledged comes again, to whoever reads the partition next.
  */
-export interface GroupReader extends AsyncIterable<MatchedPage>, AsyncDisposable {
+export interface GroupReader<M extends Message = Message> extends AsyncIterable<MatchedPage<M>>, AsyncDisposable {
   /**
    * The next page, as soon as there is one. After `shutdown`: `{ done: true }`. Calls may overlap: they are served in order.
    * @throws BufferFullError while `unackedPages` pages are not acknowledged in full; else what a consumer's `next` throws, behind the pages
    *   before it
    */
-  next(): Promise<IteratorResult<MatchedPage, undefined>>
+  next(): Promise<IteratorResult<MatchedPage<M>, undefined>>
   /** The next page, or `undefined` when none comes within `idleMs`. @throws ClosedError after `shutdown`; else as `next` */
-  poll(): Promise<MatchedPage | undefined>
+  poll(): Promise<MatchedPage<M> | undefined>
   /**
    * The next page, if it comes in time. One that comes later goes to the next call.
    * @param timeoutMs From 0 to 2^31 − 1.
    * @throws TimeoutError at the deadline, CancelledError when the signal fires, ClosedError after `shutdown`; else as `next`
    */
-  nextWithin(timeoutMs: number, options?: { readonly signal?: AbortSignal }): Promise<MatchedPage>
+  nextWithin(timeoutMs: number, options?: { readonly signal?: AbortSignal }): Promise<MatchedPage<M>>
   /** The pages as an iterable that ends with CancelledError when the signal fires. */
-  stream(options?: { readonly signal?: AbortSignal }): AsyncIterable<MatchedPage>
+  stream(options?: { readonly signal?: AbortSignal }): AsyncIterable<MatchedPage<M>>
   /**
    * The message is handled. Settles once the progress that this makes possible is stored; at once while an earlier message of the partition
    * is not acknowledged. Again, it does nothing.

@@ -2,12 +2,12 @@ import type { FeedLane } from "../handler/message-feed.ts"
 import type { Message } from "../record/message.ts"
 
 /** Messages of one partition, in order: what a group's filter selects of a run of records. */
-export interface MatchedPage {
+export interface MatchedPage<M extends Message = Message> {
   readonly stream: string
   readonly topic: string
   readonly partition: number
   /** At least one. */
-  readonly messages: readonly Message[]
+  readonly messages: readonly M[]
 }
 
 /** A page that was handed out. */

@@ -58,6 +58,7 @@ describe("a dead letter", () => {
       error: "too far",
       consumer: undefined,
       group: "workers",
+      queue: undefined,
       timeMicros: 7n,
     })
     assert.equal(headersOf(record).get("millrace-dead-id")?.value, 5n)

@@ -9,11 +9,12 @@
  *     millrace-dead-offset      uint64   left out when a batch could not be read and its offset is not known
  *     millrace-dead-attempts    uint32   0: no handler has seen it, because it could not be read
  *     millrace-dead-kind        string   the kind of a Millrace error, or the name of another
- *     millrace-dead-content     string   what the payload is: "message" (as the handler saw it), "stored" (as it lies in the topic: it did
+ *     millrace-dead-content     string   what the payload is: "message" (as the handler saw it, or would have), "stored" (as it lies in the topic: it did
  *                                        not decrypt), "none" (it could not be read at all)
  *     millrace-dead-error       string   the message of the error, shortened where it does not fit
  *     millrace-dead-consumer    string   or
- *     millrace-dead-group       string   whose handler failed; neither for a consumer without a name
+ *     millrace-dead-group       string   or
+ *     millrace-dead-queue       string   whose handler failed; none of them for a consumer without a name
  *     millrace-dead-time        uint64   when it failed, in µs since 1970
  *     millrace-dead-timestamp   uint64   the original's append time, in µs since 1970
  *     millrace-dead-id          uint128  the original's id, where it has one
@@ -41,6 +42,8 @@ export interface Burial {
   readonly timeMicros: bigint
   readonly consumer: string | undefined
   readonly group: string | undefined
+  /** Of a work queue. */
+  readonly queue?: string | undefined
 }
 
 /** What the payload of a dead letter is. */
@@ -89,6 +92,7 @@ export interface DeadLetterBlock {
   readonly error: string
   readonly consumer: string | undefined
   readonly group: string | undefined
+  readonly queue: string | undefined
   readonly timeMicros: bigint | undefined
   /** The original's, in order. */
   readonly headers: Headers
@@ -114,6 +118,7 @@ export function deadLetterBlock(headers: Headers): DeadLetterBlock | undefined {
     error: textOf(block, "error") ?? "",
     consumer: textOf(block, "consumer"),
     group: textOf(block, "group"),
+    queue: textOf(block, "queue"),
     timeMicros: bigintOf(block, "time"),
     // Trace context that stays readable beside an encrypted record comes behind the block.
     headers: Headers.ofStored(entries.filter(([name], i) => i < start || !name.startsWith(prefix))),
@@ -132,6 +137,7 @@ function blockOf(burial: Burial, headersError: string | undefined, brief: boolea
   if (brief) return [...entries, [`${prefix}cut`, HeaderValue.bool(true)]]
   if (burial.consumer !== undefined) entries.push(text("consumer", burial.consumer))
   if (burial.group !== undefined) entries.push(text("group", burial.group))
+  if (burial.queue !== undefined) entries.push(text("queue", burial.queue))
   entries.push([`${prefix}time`, HeaderValue.uint64(burial.timeMicros)])
   if (message === undefined) return entries
   entries.push([`${prefix}timestamp`, HeaderValue.uint64(message.timestampMicros)])
@@ -151,10 +157,11 @@ function originalHeaders(message: Message | undefined): { readonly entries: Entr
  * The same dead letter has the same id each time, so that one that is sent again behind a crash is recognised where the backend knows
  * ids. The same message is another dead letter for another consumer, and when it comes again from another offset.
  */
-export function deadLetterId({ message, place, consumer, group }: Burial): bigint | undefined {
+export function deadLetterId({ message, place, consumer, group, queue }: Burial): bigint | undefined {
   if (message === undefined) return undefined
   const { lineage, offset } = message.checkpoint()
-  const parts = [topicKey(place), lineage, place.partition, offset, group === undefined ? "c" : "g", group ?? consumer]
+  const owner = queue !== undefined ? ["q", queue] : group !== undefined ? ["g", group] : ["c", consumer]
+  const parts = [topicKey(place), lineage, place.partition, offset, ...owner]
   return idOfText(`dead\n${parts.join("\n")}`)
 }
 

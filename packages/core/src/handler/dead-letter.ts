@@ -35,8 +35,9 @@ export interface DeadLetterPolicy {
 const mostPartitions = 1_000_000
 
 /**
- * For `onFailure` of `consumer.run`: a message whose last attempt failed is sent to a topic, with its payload, key and headers, and with
- * headers that tell where it stood and why it failed. Once that is confirmed the message counts as handled. `redrive` sends it back.
+ * For `onFailure` of `consumer.run`, and for `deadLetter` of a work queue: a message whose last attempt failed is sent to a topic, with its
+ * payload, key and headers, and with headers that tell where it stood and why it failed. Once that is confirmed the message counts as
+ * handled, or is taken out of the queue. `redrive` sends it back.
  * @throws InvalidError for what is no topic handle, or an option out of its range
  */
 export function deadLetter(topic: DeadLetterTopic, options?: DeadLetterOptions): DeadLetterPolicy {

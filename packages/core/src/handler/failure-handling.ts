@@ -1,7 +1,8 @@
 import type { MillraceError, Position } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
 import type { BatchMessage } from "../record/message.ts"
-import type { Burial } from "./dead-letter-record.ts"
+import { TypedDecodeError } from "../typed/typed-decode-error.ts"
+import type { Burial, DeadContent } from "./dead-letter-record.ts"
 import type { DeadLetterSender } from "./dead-letter-sender.ts"
 import type { FailurePlace } from "./handler-failure.ts"
 import type { FeedLane } from "./message-feed.ts"
@@ -116,8 +117,8 @@ export class FailureHandling {
   #buryMessage(task: Task, thrown: unknown): void {
     const { attempt: attempts } = task
     const message = task.message as BatchMessage
-    // What no handler has seen did not decrypt, and goes on as it is stored.
-    const content = attempts === 0 ? "stored" : "message"
+    // What no handler has seen did not decrypt, and goes on as it is stored; unless it did decrypt, and then did not decode.
+    const content = contentOf(attempts, thrown)
     this.#bury({ place: placeOf(task), message, content, thrown, attempts }).then(
       () => {
         if (task.phase === "void") this.#host.finish(task)
@@ -134,6 +135,11 @@ export class FailureHandling {
     const { clock, consumer, group, deadLetters } = this.#around
     return (deadLetters as DeadLetterSender).send({ ...burial, timeMicros: clock.nowMicros(), consumer, group })
   }
+}
+
+/** What the payload of a dead letter is, whose message was read. @param attempts 0: no handler has seen it. */
+export function contentOf(attempts: number, thrown: unknown): DeadContent {
+  return attempts === 0 && !(thrown instanceof TypedDecodeError) ? "stored" : "message"
 }
 
 /** Where a task's message stands. */

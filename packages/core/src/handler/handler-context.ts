@@ -17,7 +17,7 @@ export interface HandlerContext {
 }
 
 /** What takes or returns nothing in particular: `run`'s handlers. May be async; what it throws or rejects with is the failure. */
-export type Handler = (message: Message, context: HandlerContext) => unknown
+export type Handler<M extends Message = Message> = (message: M, context: HandlerContext) => unknown
 
 /** The run that a handler belongs to. */
 export interface ContextOwner {

@@ -64,7 +64,7 @@ function newRun(consumer: RunningConsumer, handler: Handler, settings: RunSettin
 }
 
 /** @throws InvalidError for an encryption that has no room for what a dead letter says of itself: better now than at the first failure */
-function checkRoom(what: string, encryptor: Encryptor | false | undefined): void {
+export function checkRoom(what: string, encryptor: Encryptor | false | undefined): void {
   if (encryptor === undefined || encryptor === false || encryptor.format !== "iggy") return
   throw new InvalidError(
     `${what}: dead letters cannot be encrypted as Apache Iggy's clients do, which has no headers: give deadLetter(topic, { encryptor }) one of encryptor(), or false`,

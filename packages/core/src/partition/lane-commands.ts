@@ -2,10 +2,17 @@ import type { Clock, Timer } from "@millrace/runtime"
 import type { TopicDirectory } from "../client/context.ts"
 import type { RecordOpener } from "../encryption/encryptor.ts"
 import type { MessageSource } from "../record/message.ts"
+import type { RecordDecoder } from "../typed/record-decoder.ts"
 import type { Lane, Slice } from "./lane.ts"
 import type { LaneHost } from "./lane-host.ts"
 import type { PartitionReaderCommand } from "./partition-reader.machine.ts"
 import type { StartWaits } from "./start-waits.ts"
+
+/** What records are made readable with, each where there is one. */
+export interface Reading {
+  readonly opener: RecordOpener | undefined
+  readonly decoder: RecordDecoder | undefined
+}
 
 /** Who does what takes longer than a moment. */
 interface CommandHost {
@@ -30,7 +37,7 @@ interface CommandHost {
 export class LaneCommands {
   readonly #clock: Clock
   readonly #topics: TopicDirectory
-  readonly #opener: RecordOpener | undefined
+  readonly #reading: Reading
   readonly #host: CommandHost
   readonly #timers = new Map<Lane, Timer>()
   #toSet = false
@@ -39,12 +46,12 @@ export class LaneCommands {
   #closed = false
 
   constructor(
-    of: { readonly clock: Clock; readonly topics: TopicDirectory; readonly opener: RecordOpener | undefined },
+    of: { readonly clock: Clock; readonly topics: TopicDirectory; readonly reading: Reading },
     host: CommandHost,
   ) {
     this.#clock = of.clock
     this.#topics = of.topics
-    this.#opener = of.opener
+    this.#reading = of.reading
     this.#host = host
   }
 
@@ -139,7 +146,8 @@ export class LaneCommands {
     const { stream, topic, partition } = lane.partition
     const { claim, machine } = lane
     const { lineage } = machine
-    const source: MessageSource = { batch, stream, topic, partition, lineage, claim, end, opener: this.#opener }
+    const { opener, decoder } = this.#reading
+    const source: MessageSource = { batch, stream, topic, partition, lineage, claim, end, opener, decoder }
     const slice: Slice = { lane, source, count: batch.count, index: from, after, next: undefined }
     this.#host.took(slice)
     lane.push(slice)

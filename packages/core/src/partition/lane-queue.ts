@@ -11,6 +11,7 @@ export class LaneQueue {
   /** Queues the partition, unless it is there, has nothing, or nothing of it may be handed out. */
   offer(lane: Lane): void {
     if (lane.queued || !lane.live || lane.draining || lane.paused || lane.seeking || lane.held) return
+    if (lane.suspended !== undefined) return
     if (lane.slice === undefined && lane.error === undefined) return
     lane.queued = true
     this.#lanes.push(lane)

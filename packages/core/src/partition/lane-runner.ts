@@ -273,9 +273,10 @@ export class LaneRunner {
   }
 
   #newCommands(): LaneCommands {
-    const opener = openerOf(this.#context, this.#settings.encryptor)
+    const { encryptor, decoding } = this.#settings
+    const reading = { opener: openerOf(this.#context, encryptor), decoder: decoding?.decoder }
     return new LaneCommands(
-      { clock: this.#context.clock, topics: this.#context.topics, opener },
+      { clock: this.#context.clock, topics: this.#context.topics, reading },
       {
         consumer: this.#host,
         starts: this.#starts,

@@ -41,6 +41,10 @@ export class Lane {
   readonly holding: Holding = new Holding()
   /** Nothing is handed out before its last message is handled: the handler runner says so. */
   held = false
+  /** Nothing is handed out before something was done about its next record: whoever does that. */
+  suspended: object | undefined
+  /** The next record, when it cannot be read and everything was done about it: it is passed over. */
+  dealtWith: bigint | undefined
   /** The history that its progress is of: behind the reader's while the reader tells of another one. */
   history: Lineage = ""
   /** Gained after the consumer's start: `startAt` does not apply. */

@@ -13,13 +13,14 @@ import type { BatchJournal, Restoration, RestoredBatch } from "./batch-journal.t
 import type { Call } from "./call.ts"
 import { Chunk } from "./chunk.ts"
 import type { DeliveryGroup } from "./delivery-group.ts"
-import type { IdentitySource } from "./identity-source.ts"
+import type { Identities } from "./identity-source.ts"
 import type { PendingBatch } from "./pending-batch.ts"
 import { outOfRange, type Partitioner, type Route, Router } from "./routing.ts"
 import { ScratchRecord } from "./scratch-record.ts"
 import { type SendCall, unconfirmedRecords } from "./send-call.ts"
 import { type Admission, millraceError, Sender, type SenderContext, shared } from "./sender.ts"
 import type { SenderSettings } from "./sender-command.ts"
+import type { TransactionScope } from "./transaction-scope.ts"
 
 export interface AccumulatorContext {
   readonly description: TopicDescription
@@ -34,7 +35,8 @@ export interface AccumulatorContext {
   readonly batchBytes: number
   readonly compression: Compression | undefined
   readonly partitioner: Partitioner | undefined
-  readonly identities: IdentitySource | undefined
+  readonly identities: Identities | undefined
+  readonly transaction?: TransactionScope | undefined
   readonly observer: BatchObserver
   readonly onResend: () => void
   readonly journal?: BatchJournal | undefined
@@ -83,6 +85,7 @@ export class Accumulator {
       settings: context.settings,
       confirm: context.confirm,
       identities: context.identities,
+      transaction: context.transaction,
       restoringWriter: (partition, records) =>
         context.log.writer(this.#description, partition, { ...this.#limits, records, bytes: limits.batchBytes }),
       lineage: context.description.lineage,

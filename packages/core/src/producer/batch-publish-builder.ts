@@ -2,13 +2,14 @@ import { Headers, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { type ArrowExpectation, checkArrowIpc } from "../codec/arrow-check.ts"
 import type { Codec } from "../codec/codec.ts"
+import { jsonBytes } from "../codec/json.ts"
 import { type ContentType, mergeMetadata, type RecordMetadata } from "../record/metadata.ts"
 import { indexed, type OutgoingRecord, prepareRecord, type SendableRecord } from "../record/outgoing-record.ts"
 import type { SendResult } from "./confirmation.ts"
 import { DescribedBuilder, type Mutable } from "./described-builder.ts"
 import type { SendBatchOptions } from "./producer.ts"
 import { publishPrepared } from "./publish.ts"
-import { jsonBytes, withMetadata } from "./publish-builder.ts"
+import { withMetadata } from "./publish-builder.ts"
 import { balanced, routeOf } from "./routing.ts"
 
 /** A record of a batch with metadata of its own, which wins over the batch's. */
@@ -46,22 +47,22 @@ export class BatchPublishBuilder extends DescribedBuilder {
 
   /** Adds bytes as they are, with what is the record's own; `null` is a tombstone. */
   add(payload: Uint8Array | null, record: Omit<BatchRecord, "payload"> = {}): this {
-    return this.#add(() => ({ ...record, payload }))
+    return this.addLater(() => ({ ...record, payload }))
   }
 
   /** Adds a record with what is its own; a key or partition of its own takes it out of the batch's routing. */
   addRecord(record: BatchRecord): this {
-    return this.#add(() => record)
+    return this.addLater(() => record)
   }
 
   /** Adds a value as JSON text in UTF-8, with content type `json`. A value that JSON cannot hold is refused by `send`. */
   addJson(value: unknown, record: Omit<BatchRecord, "payload"> = {}): this {
-    return this.#add(() => ({ ...record, payload: jsonBytes(value), metadata: typed("json", record.metadata) }))
+    return this.addLater(() => ({ ...record, payload: jsonBytes(value), metadata: typed("json", record.metadata) }))
   }
 
   /** Adds a value that a codec encodes, with the codec's content type where it has one. */
   addEncoded<T>(value: T, codec: Codec<T>, record: Omit<BatchRecord, "payload"> = {}): this {
-    return this.#add(() => ({
+    return this.addLater(() => ({
       ...record,
       payload: codec.encode(value),
       metadata: typed(codec.contentType, record.metadata),
@@ -75,7 +76,7 @@ export class BatchPublishBuilder extends DescribedBuilder {
    */
   addArrowIpc(bytes: Uint8Array, record: ArrowBatchRecord = {}): this {
     const { expected, ...own } = record
-    return this.#add(() => {
+    return this.addLater(() => {
       const declared = own.metadata?.schemaFingerprint
       const { schemaFingerprint } = checkArrowIpc(bytes, expected)
       if (declared !== undefined) checkArrowIpc(bytes, { schemaFingerprint: declared })
@@ -128,7 +129,8 @@ export class BatchPublishBuilder extends DescribedBuilder {
     return await publishPrepared(this.#client, this.#name, { records, route })
   }
 
-  #add(record: () => BatchRecord): this {
+  /** Adds a record that is made by `send`. */
+  protected addLater(record: () => BatchRecord): this {
     this.#records.push(record)
     return this
   }

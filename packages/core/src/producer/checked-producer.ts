@@ -1,4 +1,4 @@
-import type { Manifest } from "@millrace/contract"
+import type { Headers, Manifest } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import type { RecordSealer } from "../encryption/encryptor.ts"
 import { sealAll, sealerOf, sealOne } from "../encryption/sealing.ts"
@@ -30,12 +30,14 @@ export abstract class CheckedProducer implements Producer {
   protected readonly to: Destination
   protected readonly limits: Manifest["limits"]
   readonly #sealer: RecordSealer | undefined
+  readonly #check: { readonly limits: Manifest["limits"]; readonly own: Headers | undefined }
 
   protected constructor(client: ClientContext, to: Destination, settings: ProducerSettings) {
     this.client = client
     this.to = to
     this.limits = client.session.manifest.limits
     this.#sealer = sealerOf(client, settings.encryptor)
+    this.#check = { limits: this.limits, own: settings.ownHeaders }
   }
 
   abstract get statistics(): ProducerStatistics
@@ -76,7 +78,7 @@ export abstract class CheckedProducer implements Producer {
   sendAndConfirm(payload: Uint8Array | null, options?: SendOptions): Promise<Delivery> {
     try {
       this.assertTaking()
-      return this.confirm(sealOne(this.#sealer, this.to.name, preparedSend(payload, options, this.limits)))
+      return this.confirm(sealOne(this.#sealer, this.to.name, this.#prepared(payload, options)))
     } catch (error) {
       return Promise.reject(error)
     }
@@ -84,7 +86,8 @@ export abstract class CheckedProducer implements Producer {
 
   async enqueue(record: OutgoingRecord): Promise<DeliveryHandle> {
     this.assertTaking()
-    return await this.accept(sealOne(this.#sealer, this.to.name, prepareRecord(record, this.limits)))
+    const prepared = prepareRecord(record, this.limits, { resend: false, own: this.#check.own })
+    return await this.accept(sealOne(this.#sealer, this.to.name, prepared))
   }
 
   waitUntilAllSends(): Promise<void> {
@@ -102,7 +105,8 @@ export abstract class CheckedProducer implements Producer {
     try {
       this.assertTaking()
       const { name } = this.to
-      const { records, route } = preparedBatch(batch, options, { route: this.to.route, limits: this.limits })
+      const own = { route: this.to.route, limits: this.limits, headers: this.#check.own }
+      const { records, route } = preparedBatch(batch, options, own)
       return this.takeAll(sealAll(this.#sealer, name, records), { name, route })
     } catch (error) {
       return Promise.reject(error)
@@ -112,9 +116,13 @@ export abstract class CheckedProducer implements Producer {
   #send(to: Destination, payload: Uint8Array | null, options: SendOptions | undefined): Promise<SendResult> {
     try {
       this.assertTaking()
-      return this.take(sealOne(this.#sealer, to.name, preparedSend(payload, options, this.limits)), to)
+      return this.take(sealOne(this.#sealer, to.name, this.#prepared(payload, options)), to)
     } catch (error) {
       return Promise.reject(error)
     }
+  }
+
+  #prepared(payload: Uint8Array | null, options: SendOptions | undefined): SendableRecord {
+    return preparedSend(payload, options, this.#check)
   }
 }

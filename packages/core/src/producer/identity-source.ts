@@ -2,6 +2,7 @@ import { FencedError, type Identity, MillraceError, type PartitionLog, type Topi
 import type { Clock } from "@millrace/runtime"
 import { type AttemptSettings, attempt } from "../client/attempts.ts"
 import { topicText } from "../client/names.ts"
+import type { IdentityView } from "./sender-command.ts"
 
 /** A partition that numbers its batches under the identity of a source. */
 export interface IdentityUser {
@@ -11,12 +12,26 @@ export interface IdentityUser {
   wake(): void
 }
 
+/** Where the partitions of a producer get the identity that they number their batches under. */
+export interface Identities extends IdentityView {
+  /** The answer takes the user out again. */
+  register(user: IdentityUser): () => void
+  /** Something of a partition has settled. */
+  noticeSettled(): void
+  /** The present identity, or the first one. */
+  acquire(topic: TopicName): Promise<Identity>
+  /** What follows `spent`, which must not be used any more. */
+  renew(topic: TopicName, spent: Identity, options: { readonly fenced: boolean }): Promise<Identity>
+  /** Nothing new begins under the present identity. */
+  spend(): void
+}
+
 /**
  * The producer identity that partitions share: acquired at the first need, raised to its next epoch when one of them cannot go on with
  * the present one. A backend may refuse the old epoch everywhere from then on, so it is raised only when no partition has anything
  * numbered on its way; until then nothing new is numbered. That wait is bounded by the retries and time-outs of what is on its way.
  */
-export class IdentitySource {
+export class IdentitySource implements Identities {
   readonly #log: PartitionLog
   readonly #clock: Clock
   readonly #settings: AttemptSettings

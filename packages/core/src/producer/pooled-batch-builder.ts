@@ -1,11 +1,11 @@
 import { InvalidError, type Manifest, RecordTooLargeError } from "@millrace/contract"
 import { SlabPool } from "@millrace/runtime"
 import { OptionReader, shown } from "../client/options.ts"
+import { jsonText } from "../codec/json.ts"
 import { checkKey, checkPayload, prepareRecord, type SendableRecord } from "../record/outgoing-record.ts"
 import { PooledBatch, PooledContent } from "./pooled-batch.ts"
 import { PooledSlabs } from "./pooled-slabs.ts"
 import type { SendOptions } from "./producer.ts"
-import { jsonText } from "./publish-builder.ts"
 
 /** What a builder stands on. */
 export interface PooledBuilderParts {

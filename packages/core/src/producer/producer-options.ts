@@ -1,4 +1,4 @@
-import { type Compression, InvalidError, type Manifest, UnsupportedError } from "@millrace/contract"
+import { type Compression, type Headers, InvalidError, type Manifest, UnsupportedError } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { OptionReader, shown } from "../client/options.ts"
 import { type RetentionOptions, type TopicOptions, topicSpec } from "../client/topic-options.ts"
@@ -84,6 +84,8 @@ export interface ProducerSettings {
   readonly encryptor: Encryptor | false | undefined
   /** Absent: a direct producer. */
   readonly background: BackgroundSettings | undefined
+  /** Of a typed producer: see `PrepareOptions.own`. */
+  readonly ownHeaders?: Headers | undefined
 }
 
 /** @throws InvalidError for unknown keys, values out of range and contradictions; UnsupportedError for what the backend lacks */

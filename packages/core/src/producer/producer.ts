@@ -1,4 +1,4 @@
-import type { HeadersInit } from "@millrace/contract"
+import type { Headers, HeadersInit } from "@millrace/contract"
 import { InvalidError, type Manifest, type MessageId, type TopicName } from "@millrace/contract"
 import { checkName } from "../client/names.ts"
 import { OptionReader, shown } from "../client/options.ts"
@@ -107,21 +107,22 @@ const batchKeys: readonly (keyof SendBatchOptions)[] = ["key", "partition"]
 export function preparedBatch(
   records: readonly (Uint8Array | OutgoingRecord)[] | PooledContent,
   options: SendBatchOptions | undefined,
-  own: { readonly route: Route; readonly limits: Manifest["limits"] },
+  own: { readonly route: Route; readonly limits: Manifest["limits"]; readonly headers?: Headers | undefined },
 ): { readonly records: readonly SendableRecord[]; readonly route: Route } {
   let { route } = own
   if (options !== undefined) {
     checkKeys("sendBatch", options, batchKeys)
     route = routeOf(options, route, own.limits)
   }
-  return { records: records instanceof PooledContent ? records.records : prepareRecords(records, own.limits), route }
+  if (records instanceof PooledContent) return { records: records.records, route }
+  return { records: prepareRecords(records, own.limits, { resend: false, own: own.headers }), route }
 }
 
-/** One record of a `send`, checked. @throws InvalidError, RecordTooLargeError */
+/** One record of a `send`, checked. @param own See `PrepareOptions`. @throws InvalidError, RecordTooLargeError */
 export function preparedSend(
   payload: Uint8Array | null,
   options: SendOptions | undefined,
-  limits: Manifest["limits"],
+  { limits, own }: { readonly limits: Manifest["limits"]; readonly own?: Headers | undefined },
 ): SendableRecord {
   if (options === undefined) {
     if (payload !== null) {
@@ -131,7 +132,7 @@ export function preparedSend(
     return prepareRecord({ payload }, limits)
   }
   checkKeys("send", options, sendKeys)
-  return prepareFields(payload, options, { limits, resend: false })
+  return prepareFields(payload, options, { limits, resend: false, own })
 }
 
 /** Nothing is made for options that are good, which is once a send. @throws InvalidError for keys that are not known */

@@ -1,14 +1,12 @@
 import { InvalidError, type MessageId, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
-import { shown } from "../client/options.ts"
 import { type ArrowExpectation, checkArrowIpc } from "../codec/arrow-check.ts"
+import { jsonBytes } from "../codec/json.ts"
 import { checkInlinePayload, metadataHeaders, type RecordMetadata } from "../record/metadata.ts"
 import { type OutgoingRecord, type PreparedRecord, prepareRecord } from "../record/outgoing-record.ts"
 import type { SendResult } from "./confirmation.ts"
 import { DescribedBuilder, type Mutable } from "./described-builder.ts"
 import { publishRecord } from "./publish.ts"
-
-const utf8 = new TextEncoder()
 
 /**
  * One record, piece by piece: `topic.publish().json({ id: 7 }).key("7").send()`. A later call of the same piece replaces the earlier
@@ -115,26 +113,4 @@ export function withMetadata(record: PreparedRecord, metadata: RecordMetadata, c
     ...(timestampMicros === undefined ? {} : { timestampMicros }),
   }
   return prepareRecord(whole, client.session.manifest.limits, { resend: true })
-}
-
-/** @throws InvalidError for what JSON cannot hold: functions, `undefined`, bigints, cycles */
-export function jsonBytes(value: unknown): Uint8Array {
-  return utf8.encode(jsonText(value))
-}
-
-/** @throws as `jsonBytes` */
-export function jsonText(value: unknown): string {
-  let text: string | undefined
-  try {
-    text = JSON.stringify(value)
-  } catch (error) {
-    throw new InvalidError(
-      `the value cannot be written as JSON: ${error instanceof Error ? error.message : shown(error)}`,
-      {
-        cause: error,
-      },
-    )
-  }
-  if (text === undefined) throw new InvalidError(`the value cannot be written as JSON: it is ${shown(value)}`)
-  return text
 }

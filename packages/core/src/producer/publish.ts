@@ -1,4 +1,4 @@
-import type { TopicName } from "@millrace/contract"
+import type { Headers, TopicName } from "@millrace/contract"
 import type { ClientContext, Owned } from "../client/context.ts"
 import { topicText } from "../client/names.ts"
 import { OptionReader } from "../client/options.ts"
@@ -18,15 +18,16 @@ const sendings = new WeakMap<ClientContext, ConnectionSending>()
 
 /**
  * Publishes one payload with the connection's publish timeout and retries, and waits for its confirmation. Nothing is created.
+ * @param sent.own See `PrepareOptions`.
  * @throws InvalidError, RecordTooLargeError before anything is sent; NotFoundError, PublishFailedError, ClosedError
  */
 export async function publishOne(
   client: ClientContext,
   name: TopicName,
-  payload: Uint8Array | null,
-  options?: SendOptions,
+  sent: { readonly payload: Uint8Array | null; readonly options?: SendOptions | undefined; readonly own?: Headers },
 ): Promise<SendResult> {
-  const record = preparedSend(payload, options, client.session.manifest.limits)
+  const { payload, options, own } = sent
+  const record = preparedSend(payload, options, { limits: client.session.manifest.limits, own })
   return await publishRecord(client, name, record)
 }
 

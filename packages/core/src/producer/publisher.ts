@@ -10,12 +10,13 @@ import type { BatchJournal, Restoration, RestoredBatch } from "./batch-journal.t
 import type { Call } from "./call.ts"
 import { CallList } from "./call-list.ts"
 import type { SendResult } from "./confirmation.ts"
-import { IdentitySource } from "./identity-source.ts"
+import { type Identities, IdentitySource } from "./identity-source.ts"
 import type { Partitioner } from "./routing.ts"
 import { SendCall, type SendRequest } from "./send-call.ts"
 import type { SenderSettings } from "./sender-command.ts"
 import type { StatisticsCounter } from "./statistics.ts"
 import { TopicPublisher } from "./topic-publisher.ts"
+import type { TransactionScope } from "./transaction-scope.ts"
 
 /** How a publisher sends. Checked and complete. */
 export interface PublisherSettings {
@@ -44,6 +45,8 @@ export interface PublisherSettings {
   readonly journal?: BatchJournal | undefined
   /** So many records go out again although they may be stored, and their resend is not recognised. */
   readonly onDoubt?: ((records: number) => void) | undefined
+  /** What its batches are part of; absent: nothing, each is stored by itself. */
+  readonly transaction?: TransactionScope | undefined
 }
 
 /**
@@ -201,6 +204,7 @@ export class Publisher {
         confirm: this.#settings.confirm,
         partitioner: this.#settings.partitioner,
         identities: this.#identitiesForTopic(),
+        transaction: this.#settings.transaction,
         creation: this.#settings.creation,
         signal: this.#abandon.signal,
         onResend: () => this.#statistics.resent(),
@@ -213,8 +217,9 @@ export class Publisher {
   }
 
   /** One identity for the producer or one a topic, as the backend has it. */
-  #identitiesForTopic(): IdentitySource | undefined {
+  #identitiesForTopic(): Identities | undefined {
     if (!this.#sender.sequenced) return undefined
+    if (this.#settings.transaction !== undefined) return this.#settings.transaction.identities
     const { session, clock } = this.#client
     const make = (): IdentitySource =>
       new IdentitySource(session.log, { clock, settings: this.#setup, signal: this.#abandon.signal })

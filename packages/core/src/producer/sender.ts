@@ -17,11 +17,12 @@ import type { BatchJournal, BatchNumber, RestoredBatch } from "./batch-journal.t
 import type { Call } from "./call.ts"
 import type { Chunk } from "./chunk.ts"
 import { DeliveryGroup } from "./delivery-group.ts"
-import type { IdentitySource, IdentityUser } from "./identity-source.ts"
+import type { Identities, IdentityUser } from "./identity-source.ts"
 import { PendingBatch } from "./pending-batch.ts"
 import { SenderMachine } from "./sender.machine.ts"
 import type { SenderCommand, SenderEvent, SenderSettings } from "./sender-command.ts"
 import type { Entry } from "./sender-entry.ts"
+import type { TransactionScope } from "./transaction-scope.ts"
 
 /** What a sender works with, the same for all partitions of a topic. */
 export interface SenderContext {
@@ -33,7 +34,9 @@ export interface SenderContext {
   /** What confirmations have to tell. */
   readonly confirm: "offsets" | "stored"
   /** Absent when batches carry no identity. */
-  readonly identities: IdentitySource | undefined
+  readonly identities: Identities | undefined
+  /** Absent when batches are not part of transactions. */
+  readonly transaction: TransactionScope | undefined
   readonly newWriter: (partition: number) => BatchWriter
   /** A writer for a batch of so many records, as large as the backend takes. */
   readonly restoringWriter: (partition: number, records: number) => BatchWriter
@@ -111,6 +114,7 @@ export class Sender implements IdentityUser {
     }
     this.closeBatch()
     const { chunk, resend, isMoved } = this.#admission
+    this.#context.transaction?.enter(this.#context.name, this.partition)
     const writer = this.#context.newWriter(this.partition)
     const batch = new PendingBatch(this.partition, writer, { chunk, resend, isMoved, stamp: this.#stamp })
     batch.tryAppend(record, call, index)
@@ -271,8 +275,9 @@ export class Sender implements IdentityUser {
     let answer: Promise<AppendResult>
     try {
       const sealed = batch.seal()
-      const { log, confirm } = this.#context
-      answer = log.append(sealed, identity === undefined ? { confirm } : { identity, confirm })
+      const { log, confirm, transaction } = this.#context
+      const options = identity === undefined ? { confirm } : { identity, confirm }
+      answer = log.append(sealed, transaction === undefined ? options : { ...options, transaction: transaction.handle })
     } catch (error) {
       answer = Promise.reject(error)
     }
@@ -295,7 +300,7 @@ export class Sender implements IdentityUser {
 
   #identify(renew: { readonly identity: Identity; readonly fenced: boolean } | undefined): void {
     const { name } = this.#context
-    const source = this.#context.identities as IdentitySource
+    const source = this.#context.identities as Identities
     const answer = renew === undefined ? source.acquire(name) : source.renew(name, renew.identity, renew)
     answer.then(
       (identity) => this.#run({ kind: "identified", identity, nowMs: this.#nowMs() }),

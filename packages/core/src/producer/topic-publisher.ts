@@ -14,11 +14,12 @@ import { BatchObserver } from "../observe/batch-observer.ts"
 import { Accumulator } from "./accumulator.ts"
 import type { BatchJournal } from "./batch-journal.ts"
 import type { Call } from "./call.ts"
-import type { IdentitySource } from "./identity-source.ts"
+import type { Identities } from "./identity-source.ts"
 import type { PendingBatch } from "./pending-batch.ts"
 import type { Partitioner } from "./routing.ts"
 import { millraceError } from "./sender.ts"
 import type { SenderSettings } from "./sender-command.ts"
+import type { TransactionScope } from "./transaction-scope.ts"
 import { trustedMs } from "./trusted-window.ts"
 
 export interface TopicPublisherContext {
@@ -30,7 +31,8 @@ export interface TopicPublisherContext {
   readonly compression: Compression | undefined
   readonly confirm: "offsets" | "stored"
   readonly partitioner: Partitioner | undefined
-  readonly identities: IdentitySource | undefined
+  readonly identities: Identities | undefined
+  readonly transaction?: TransactionScope | undefined
   /** What may be created at the first use; absent: nothing. */
   readonly creation: Creation | undefined
   /** Gives preparations up. */
@@ -191,7 +193,8 @@ export class TopicPublisher {
     batch: PendingBatch,
     to: { readonly old: Accumulator; readonly next: Accumulator; readonly error: MillraceError | undefined },
   ): void {
-    if (batch.isMoved || batch.gate === "dropped") {
+    // What a transaction has staged for the old topic cannot be taken along: the transaction fails as a whole.
+    if (batch.isMoved || batch.gate === "dropped" || this.#context.transaction !== undefined) {
       batch.fail(to.error ?? this.#replacedTwice())
       return
     }
@@ -251,6 +254,7 @@ export class TopicPublisher {
       compression: this.#context.compression,
       partitioner,
       identities,
+      transaction: this.#context.transaction,
       // Whoever waits for a send has a span of its own; what is sent in the background has one a batch.
       observer: new BatchObserver(this.#name, client.clock, {
         to: client.telemetry,

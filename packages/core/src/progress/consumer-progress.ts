@@ -11,7 +11,7 @@ import type { Lane } from "../partition/lane.ts"
 import type { RecordSource } from "../partition/record-source.ts"
 import type { StartPosition } from "../partition/start-position.ts"
 import { type CommitEvent, CommitPolicyMachine } from "./commit-policy.machine.ts"
-import { momentsOf } from "./commit-policy.ts"
+import { acknowledgementOf, momentsOf } from "./commit-policy.ts"
 import { CommitTimer } from "./commit-timer.ts"
 import { OffsetCommitter, quietMs } from "./offset-committer.ts"
 import { ReadGate } from "./read-gate.ts"
@@ -53,6 +53,8 @@ export class ConsumerProgress {
   readonly #host: ProgressHost
   readonly #policy: CommitPolicyMachine<Lane>
   readonly #each: boolean
+  /** Whether the policy stores nothing but what the caller says is handled. */
+  readonly isToldOnly: boolean
   readonly #stored: StoredProgress
   /** Absent without a name to store under. */
   readonly committer: OffsetCommitter | undefined
@@ -75,6 +77,7 @@ export class ConsumerProgress {
     this.#policy = new CommitPolicyMachine(settings.commitPolicy)
     const { each, intervalMs, manual, onRead } = momentsOf(settings.commitPolicy)
     this.#each = each
+    this.isToldOnly = acknowledgementOf(settings.commitPolicy).counts === "marks"
     this.#stored = new StoredProgress(context.session, identity)
     if (identity.owner === undefined) return
     const store = { offsets: context.session.offsets, owner: identity.owner }

@@ -3,13 +3,15 @@ import {
   HistoryChangedError,
   InvalidError,
   NotAssignedError,
+  type OffsetEntry,
+  type OffsetOwner,
   type Session,
   type TopicPartition,
 } from "@millrace/contract"
 import { OptionReader } from "../client/options.ts"
 import type { Lag, StoredOffset } from "../consumer/consumer.ts"
 import { ambiguous, isMeant, notRead, type PartitionRef } from "../consumer/partition-ref.ts"
-import type { Lane } from "../partition/lane.ts"
+import { type Lane, laneKey } from "../partition/lane.ts"
 import { Checkpoint } from "../record/checkpoint.ts"
 import type { Message } from "../record/message.ts"
 import type { ConsumerIdentity, ConsumerProgress } from "./consumer-progress.ts"
@@ -17,6 +19,7 @@ import type { OffsetCommitter } from "./offset-committer.ts"
 import type { ReadGate } from "./read-gate.ts"
 import type { ReadOperation } from "./read-operation.ts"
 import { StoredProgress } from "./stored-progress.ts"
+import type { TransactedOffsets } from "./transacted-offsets.ts"
 
 /** The consumer whose offsets are controlled. */
 interface OffsetHost {
@@ -88,6 +91,63 @@ export class OffsetControl {
     }
     this.#progress.tell({ type: "marked", key: lane })
     this.#host.markOne(lane, checkpoint.offset)
+  }
+
+  /**
+   * Progress behind these messages, for a transaction to store.
+   * @throws InvalidError for a consumer without a name, or one whose policy stores more than it is told to; as `commit` for each message
+   */
+  transact(what: readonly (Message | Checkpoint)[]): TransactedOffsets {
+    this.#acknowledging("sendOffsets")
+    this.#refuseSelfStoring()
+    this.#host.settle()
+    const latest = new Map<string, Checkpoint>()
+    for (const one of what) {
+      const checkpoint = one instanceof Checkpoint ? one : one.checkpoint()
+      const key = laneKey(checkpoint)
+      const known = latest.get(key)
+      if (known === undefined || known.offset < checkpoint.offset) latest.set(key, checkpoint)
+    }
+    const places = [...latest.values()].map((checkpoint) => {
+      const lane = this.#laneOf(checkpoint)
+      if (lane === undefined) this.#stored.checkPlace(checkpoint, this.#host.lane(checkpoint))
+      const behind = lane?.handedOffset === checkpoint.offset ? lane.handedNext : undefined
+      return { lane, checkpoint, next: behind ?? checkpoint.offset + 1n }
+    })
+    return {
+      owner: this.#identity.owner as OffsetOwner,
+      entries: places.map(({ checkpoint, next }) => entryOf(checkpoint, next)),
+      isOurs: (index) => {
+        const { lane, checkpoint } = places[index] as (typeof places)[number]
+        return lane !== undefined && isSame(lane, checkpoint)
+      },
+      committed: () => {
+        for (const { lane, checkpoint, next } of places)
+          if (lane !== undefined) this.#transacted(lane, checkpoint, next)
+      },
+    }
+  }
+
+  /** The same for everything that was handed out of these partitions, but for what lies behind a limit. */
+  transactHanded(lanes: Iterable<Lane>, limitOf: (lane: Lane) => bigint | undefined): TransactedOffsets {
+    this.#host.settle()
+    const places = [...lanes].map((lane) => {
+      const { stream, topic, partition } = lane.partition
+      const { lineage } = lane.machine
+      const next = limitOf(lane) ?? (lane.handedNext as bigint)
+      return { lane, next, place: { stream, topic, partition, lineage, claim: lane.claim } }
+    })
+    return {
+      owner: this.#identity.owner as OffsetOwner,
+      entries: places.map(({ place, next }) => entryOf(place, next)),
+      isOurs: (index) => {
+        const { lane, place } = places[index] as (typeof places)[number]
+        return isSame(lane, place)
+      },
+      committed: () => {
+        for (const { lane, place, next } of places) this.#transacted(lane, place, next)
+      },
+    }
   }
 
   async resolve(operation: ReadOperation, options?: { readonly timeoutMs?: number }): Promise<boolean> {
@@ -165,6 +225,22 @@ export class OffsetControl {
   }
 
   // ---- inside ---------------------------------------------------------------------------------------------
+
+  /** A transaction has stored `next`. What happened to the partition meanwhile counts for more. */
+  #transacted(lane: Lane, place: Pick<Checkpoint, "lineage" | "claim">, next: bigint): void {
+    if (!isSame(lane, place)) return
+    lane.submittedNext = next
+    lane.storedNext = next
+    this.#progress.tell({ type: "submitted", key: lane, next })
+    this.#host.mark(lane, next)
+  }
+
+  #refuseSelfStoring(): void {
+    if (this.#progress.isToldOnly) return
+    throw new InvalidError(
+      `${this.#identity.what}: its commitPolicy stores by itself what a transaction may then abort; with sendOffsets give it commitPolicy { kind: "disabled" }`,
+    )
+  }
 
   /** Never back: what was given to the store before covers an older message too. */
   async #commitThrough(committer: OffsetCommitter, lane: Lane, next: bigint): Promise<void> {
@@ -263,4 +339,14 @@ export class OffsetControl {
 
 function later(submitted: bigint | undefined, next: bigint): bigint {
   return submitted !== undefined && submitted > next ? submitted : next
+}
+
+function isSame(lane: Lane, { lineage, claim }: Pick<Checkpoint, "lineage" | "claim">): boolean {
+  return lane.live && lane.claim === claim && lane.machine.lineage === lineage
+}
+
+function entryOf(place: Omit<Checkpoint, "offset">, next: bigint): OffsetEntry {
+  const { stream, topic, partition, lineage, claim } = place
+  const entry = { stream, topic, partition, lineage, offset: next }
+  return claim === undefined ? entry : { ...entry, claim }
 }

@@ -4,6 +4,7 @@ import { DecodeError, formatMessageId, Headers } from "@millrace/contract"
 import type { OpenedContent, RecordOpener } from "../encryption/encryptor.ts"
 import { positioned } from "../encryption/positioned.ts"
 import { joinHeaders } from "../encryption/trace-headers.ts"
+import type { RecordDecoder } from "../typed/record-decoder.ts"
 import type { CheckpointPlace } from "./checkpoint.ts"
 import { Checkpoint } from "./checkpoint.ts"
 import { OwnedRecord } from "./owned-record.ts"
@@ -75,6 +76,8 @@ export interface MessageSource extends CheckpointPlace {
   readonly end: bigint
   /** What decrypts the records; absent where nobody asked for that. */
   readonly opener?: RecordOpener | undefined
+  /** What decodes the payloads; absent where messages are bytes. */
+  readonly decoder?: RecordDecoder | undefined
 }
 
 /** The record `index` of a batch. Two words and a cache for headers; everything else is decoded when asked for. */
@@ -93,7 +96,7 @@ export class BatchMessage implements Message {
   }
 
   /**
-   * Decrypts the record, where its source has something to do that with. To be called before the message is handed out.
+   * Decrypts the record, and decodes it, where its source has something to do that with. To be called before the message is handed out.
    * @throws DecodeError with the record's position
    */
   open(): this {
@@ -148,7 +151,12 @@ export class BatchMessage implements Message {
   copy(): Message {
     const content = this.#content && { payload: this.#content.payload, headers: this.#decodedHeaders() }
     const batch = new OwnedRecord(this.#source.batch, this.#index, content)
-    return new BatchMessage({ ...this.#source, batch, opener: undefined }, 0)
+    return this.owner({ ...this.#source, batch, opener: undefined })
+  }
+
+  /** The message whose bytes are its own. */
+  protected owner(source: MessageSource): Message {
+    return new BatchMessage(source, 0)
   }
 
   toJSON(): MessageJson {

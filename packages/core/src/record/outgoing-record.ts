@@ -47,6 +47,8 @@ export type SendableRecord = Uint8Array | PreparedRecord
 export interface PrepareOptions {
   /** Records of a failed publish: key and partition may come together, and reserved headers are theirs already. */
   readonly resend: boolean
+  /** Headers that are Millrace's own, and known to be good: they, and others with reserved names, are taken. */
+  readonly own?: Headers | undefined
 }
 
 type Limits = Manifest["limits"]
@@ -99,7 +101,7 @@ export function prepareRecord(
   if (typeof record !== "object" || record === null) {
     throw new InvalidError(`a record must be a Uint8Array or an object with a payload, not ${shown(record)}`)
   }
-  return prepareFields(record.payload, record, { limits, resend: options.resend })
+  return prepareFields(record.payload, record, { limits, resend: options.resend, own: options.own })
 }
 
 /**
@@ -168,17 +170,14 @@ function toRecord(record: Uint8Array | OutgoingRecord): OutgoingRecord {
 
 function checkHeaders(init: HeadersInit | undefined, limits: Limits, options: PrepareOptions): Headers {
   if (init === undefined) return Headers.empty
+  if (init === options.own) return options.own
   if (typeof init !== "object" || init === null) {
     throw new InvalidError(`headers must be a Headers object, pairs or a record of values, not ${shown(init)}`)
   }
   const headers = Headers.from(init)
   let total = 0
   for (const [name, value] of headers) {
-    if (!options.resend && name.startsWith(reservedPrefix)) {
-      throw new InvalidError(
-        `header ${shown(name)} is reserved: names that start with "${reservedPrefix}" are Millrace's own`,
-      )
-    }
+    if (!options.resend && options.own === undefined) refuseReserved(name)
     const nameBytes = utf8.encode(name).length
     if (nameBytes > limits.headerNameBytes)
       throw tooLarge(`header name ${shown(name)}`, nameBytes, limits.headerNameBytes)
@@ -189,6 +188,14 @@ function checkHeaders(init: HeadersInit | undefined, limits: Limits, options: Pr
   }
   if (total > limits.headersBytes) throw tooLarge("header block (names and values)", total, limits.headersBytes)
   return headers
+}
+
+/** @throws InvalidError for a name that only Millrace gives */
+export function refuseReserved(name: string): void {
+  if (!name.startsWith(reservedPrefix)) return
+  throw new InvalidError(
+    `header ${shown(name)} is reserved: names that start with "${reservedPrefix}" are Millrace's own`,
+  )
 }
 
 function checkTime(micros: unknown): bigint {

@@ -1,4 +1,5 @@
 import { type DecodeError, type Headers, InvalidError, type MessageId } from "@millrace/contract"
+import { DecodedMessage } from "../typed/decoded-message.ts"
 import type { Checkpoint } from "./checkpoint.ts"
 import type { Message, MessageJson, Position } from "./message.ts"
 import type { MessageBatch } from "./message-batch.ts"
@@ -11,7 +12,7 @@ import type { MessageBatch } from "./message-batch.ts"
  *
  * Giving it back says nothing about its messages being handled: asking for the next batch does, or `commit`.
  */
-export class RentedBatch implements Iterable<Message>, Disposable {
+export class RentedBatch<M extends Message = Message> implements Iterable<M>, Disposable {
   /** At least 1. */
   readonly count: number
   readonly stream: string
@@ -22,7 +23,7 @@ export class RentedBatch implements Iterable<Message>, Disposable {
   readonly #lease: Lease
 
   /** Made by the consumer. */
-  constructor(batch: MessageBatch) {
+  constructor(batch: MessageBatch<M>) {
     this.count = batch.count
     this.stream = batch.stream
     this.topic = batch.topic
@@ -33,12 +34,16 @@ export class RentedBatch implements Iterable<Message>, Disposable {
   }
 
   /** @param index From 0 to `count` − 1. @throws InvalidError beyond, and once the batch was given back */
-  message(index: number): Message {
-    this.#lease.batch.message(index)
-    return new RentedMessage(this.#lease, index)
+  message(index: number): M {
+    const message = this.#lease.batch.message(index)
+    const rented =
+      message instanceof DecodedMessage
+        ? new RentedTypedMessage(this.#lease, index)
+        : new RentedMessage(this.#lease, index)
+    return rented as Message as M
   }
 
-  *[Symbol.iterator](): Iterator<Message> {
+  *[Symbol.iterator](): Iterator<M> {
     for (let index = 0; index < this.count; index++) yield this.message(index)
   }
 
@@ -77,53 +82,66 @@ class RentedMessage implements Message {
     this.#index = index
   }
 
-  get #message(): Message {
+  protected get inside(): Message {
     return this.#lease.batch.message(this.#index)
   }
 
   get stream(): string {
-    return this.#message.stream
+    return this.inside.stream
   }
   get topic(): string {
-    return this.#message.topic
+    return this.inside.topic
   }
   get position(): Position {
-    return this.#message.position
+    return this.inside.position
   }
   get payload(): Uint8Array | null {
-    return this.#message.payload
+    return this.inside.payload
   }
   get key(): Uint8Array | null {
-    return this.#message.key
+    return this.inside.key
   }
   get headers(): Headers {
-    return this.#message.headers
+    return this.inside.headers
   }
   get headersError(): DecodeError | undefined {
-    return this.#message.headersError
+    return this.inside.headersError
   }
   get id(): MessageId | undefined {
-    return this.#message.id
+    return this.inside.id
   }
   get timestampMicros(): bigint {
-    return this.#message.timestampMicros
+    return this.inside.timestampMicros
   }
   get originTimestampMicros(): bigint | undefined {
-    return this.#message.originTimestampMicros
+    return this.inside.originTimestampMicros
   }
   get checksum(): bigint | undefined {
-    return this.#message.checksum
+    return this.inside.checksum
   }
   get partitionHead(): bigint {
-    return this.#message.partitionHead
+    return this.inside.partitionHead
   }
   checkpoint(): Checkpoint {
-    return this.#message.checkpoint()
+    return this.inside.checkpoint()
   }
   copy(): Message {
-    return this.#message.copy()
+    return this.inside.copy()
   }
   toJSON(): MessageJson {
-    return this.#message.toJSON()
+    return this.inside.toJSON()
+  }
+}
+
+/** The same of a typed consumer. A value that was taken out of it is the caller's, and stays. */
+class RentedTypedMessage extends RentedMessage {
+  get kind(): DecodedMessage["kind"] {
+    return (this.inside as DecodedMessage).kind
+  }
+  get value(): unknown {
+    return (this.inside as DecodedMessage).value
+  }
+  get error(): DecodeError | undefined {
+    return (this.inside as DecodedMessage).error
   }
 }
