@@ -16,7 +16,6 @@ import {
   type TopicDescription,
   type TopicName,
   type TopicPartition,
-  UnsupportedError,
   type Watermarks,
   type WriterLimits,
 } from "@millrace/contract"
@@ -27,7 +26,9 @@ import type { Channel } from "./channel.ts"
 import type { Append } from "./engine/append.ts"
 import type { Outcome } from "./engine/locate.ts"
 import type { Identify } from "./engine/producers.ts"
+import type { Stage } from "./engine/staged-append.ts"
 import { EmbeddedReader } from "./reader.ts"
+import { stagedWork } from "./transactions.ts"
 
 /** The contract's log over a channel to the engine. */
 export class EmbeddedLog implements PartitionLog {
@@ -64,7 +65,6 @@ export class EmbeddedLog implements PartitionLog {
 
   async append(batch: SealedBatch, { identity, transaction }: AppendOptions): Promise<AppendResult> {
     if (!(batch instanceof EmbeddedBatch)) throw new InvalidError("the batch was not made by a writer of this backend")
-    if (transaction !== undefined) throw new UnsupportedError("the embedded log has no transactions in this release")
     const { target, content } = batch
     const args: Append = {
       ...target,
@@ -82,9 +82,13 @@ export class EmbeddedLog implements PartitionLog {
             },
           }),
     }
+    const work = transaction === undefined ? undefined : stagedWork(transaction)
+    if (work !== undefined && target.durability === "synced") work.synced = true
     batch.pin()
     try {
-      return await this.#channel.call<AppendResult>("log.append", args)
+      if (work === undefined) return await this.#channel.call<AppendResult>("log.append", args)
+      const staged: Stage = { ...args, transaction: work.ref }
+      return await this.#channel.call<AppendResult>("log.stage", staged)
     } finally {
       batch.unpin()
     }

@@ -1,26 +1,15 @@
-import type { Capability, Manifest, TransactionCapability } from "@millrace/contract"
+import type { Manifest, TransactionCapability } from "@millrace/contract"
 import { mostPartitions } from "./engine/catalog.ts"
 import { rememberedBatches } from "./engine/producer-state.ts"
 
 /** One batch: small enough to be written and synced within some milliseconds. */
 const batchBytes = 4 << 20
 
-const queues: Capability = {
-  supported: false,
-  reason: "work queues are not part of this release of the embedded log",
-  instead: "Use a consumer group, and commit each message after it was handled.",
-}
-
 const transactions: TransactionCapability = {
-  supported: false,
-  reason: "transactions are not part of this release of the embedded log",
-  instead: "Use an idempotent producer, and handlers that can be repeated.",
-}
-
-const state: Capability = {
-  supported: false,
-  reason: "small state is not part of this release of the embedded log",
-  instead: "Keep the newest value of each key in a topic, and read it from its first record.",
+  supported: true,
+  partitions: "any",
+  offsets: { supported: true },
+  prepare: { supported: true },
 }
 
 /** What the embedded log can do. Every session has all of it. */
@@ -48,9 +37,9 @@ export const embeddedManifest: Manifest = deepFreeze({
   offsets: { durability: ["synced", "written"], range: "any" },
   groups: { supported: true },
   staticMembers: { supported: true },
-  queues,
+  queues: { supported: true },
   transactions,
-  state,
+  state: { supported: true },
   limits: {
     payloadBytes: 64_000_000,
     headersBytes: 100_000,

@@ -69,6 +69,7 @@ function toKey(entry: TopicPartition & { readonly claim?: { readonly token: unkn
   return entry.claim === undefined ? place : { ...place, claim: entry.claim.token as number }
 }
 
-function toStoreEntry(entry: OffsetEntry): OffsetStoreEntry {
+/** An entry as the engine takes it. */
+export function toStoreEntry(entry: OffsetEntry): OffsetStoreEntry {
   return { ...toKey(entry), offset: entry.offset, lineage: entry.lineage }
 }

@@ -1,16 +1,13 @@
-import {
-  absentQueues,
-  absentState,
-  absentTransactions,
-  type Catalog,
-  type GroupCoordinator,
-  type Manifest,
-  type OffsetStore,
-  type PartitionLog,
-  type QueueBroker,
-  type Session,
-  type StateStore,
-  type Transactions,
+import type {
+  Catalog,
+  GroupCoordinator,
+  Manifest,
+  OffsetStore,
+  PartitionLog,
+  QueueBroker,
+  Session,
+  StateStore,
+  Transactions,
 } from "@millrace/contract"
 import type { Clock, Random } from "@millrace/runtime"
 import { EmbeddedCatalog } from "./catalog.ts"
@@ -19,6 +16,9 @@ import { EmbeddedGroups } from "./group-coordinator.ts"
 import { EmbeddedLog } from "./log.ts"
 import { embeddedManifest } from "./manifest.ts"
 import { EmbeddedOffsets } from "./offset-store.ts"
+import { EmbeddedQueues } from "./queue-broker.ts"
+import { EmbeddedState } from "./state-store.ts"
+import { EmbeddedTransactions } from "./transactions.ts"
 
 /** What `Session.native` is for this driver: there is no client underneath, only files. */
 export interface EmbeddedNative {
@@ -33,13 +33,16 @@ export class EmbeddedSession implements Session {
   readonly log: PartitionLog
   readonly offsets: OffsetStore
   readonly groups: GroupCoordinator
-  readonly queues: QueueBroker = absentQueues(embeddedManifest.backend, embeddedManifest.queues)
-  readonly transactions: Transactions = absentTransactions(embeddedManifest.backend, embeddedManifest.transactions)
-  readonly state: StateStore = absentState(embeddedManifest.backend, embeddedManifest.state)
+  readonly queues: QueueBroker
+  readonly transactions: Transactions
+  readonly state: StateStore
   readonly native: EmbeddedNative
   readonly #channel: WorkerChannel
   readonly #log: EmbeddedLog
   readonly #groups: EmbeddedGroups
+  readonly #queues: EmbeddedQueues
+  readonly #transactions: EmbeddedTransactions
+  readonly #state: EmbeddedState
   readonly #afterClose: () => void
   #closing: Promise<void> | undefined
 
@@ -52,11 +55,17 @@ export class EmbeddedSession implements Session {
     this.#channel = channel
     this.#log = new EmbeddedLog(channel)
     this.#groups = new EmbeddedGroups({ channel, clock, random })
+    this.#queues = new EmbeddedQueues({ channel, clock })
+    this.#transactions = new EmbeddedTransactions(channel)
+    this.#state = new EmbeddedState(channel)
     this.#afterClose = parts.afterClose
     this.log = this.#log
     this.groups = this.#groups
     this.catalog = new EmbeddedCatalog(channel)
     this.offsets = new EmbeddedOffsets(channel)
+    this.queues = this.#queues
+    this.transactions = this.#transactions
+    this.state = this.#state
     this.native = Object.freeze({ directory: channel.directory })
   }
 
@@ -67,7 +76,9 @@ export class EmbeddedSession implements Session {
 
   /** Every part is closed even when one fails; the first failure is told. */
   async #close(): Promise<void> {
-    const outcomes = await Promise.allSettled([this.#groups.close(), this.#log.close()])
+    this.#state.close()
+    const parts = [this.#groups, this.#log, this.#queues, this.#transactions]
+    const outcomes = await Promise.allSettled(parts.map((part) => part.close()))
     outcomes.push(...(await Promise.allSettled([this.#channel.close()])))
     this.#afterClose()
     const failure = outcomes.find((outcome) => outcome.status === "rejected")

@@ -82,6 +82,19 @@ export class BatchBody {
     return new Uint8Array(this.#buffer, this.#start + start, end - start)
   }
 
+  /** Where each record ends, counted from the beginning of the first one. */
+  recordEnds(): Uint32Array {
+    const ends = new Uint32Array(this.count)
+    let before = headerBytes
+    for (let i = 0; i < ends.length; i++) {
+      const end = this.#view.getUint32(this.#index + i * indexEntryBytes, true)
+      if (end > this.#index || end <= before) throw malformed(`record ${i} ends at ${end}`)
+      ends[i] = end - headerBytes
+      before = end
+    }
+    return ends
+  }
+
   /** All the bytes of the batch. */
   get whole(): Uint8Array {
     return new Uint8Array(this.#buffer, this.#start, this.bytes)

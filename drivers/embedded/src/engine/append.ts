@@ -122,20 +122,21 @@ function findPlace(transaction: Transaction, args: Append): Place {
   const known = transaction.lastKnown(args.topic)
   const knownKey = known.partitionKeys[args.partition]
   const state = knownKey === undefined ? undefined : findPartition(transaction, knownKey)
-  if (state !== undefined && isSame(known, args)) return { topic: known, state }
+  if (state !== undefined && isSameTopic(known, args.lineage)) return { topic: known, state }
   const topic = transaction.topic(args.topic)
-  if (!isSame(topic, args)) throw createdAgain(args.topic)
+  if (!isSameTopic(topic, args.lineage)) throw createdAgain(args.topic)
   const key = topic.partitionKeys[args.partition]
   if (key === undefined) throw noPartition(topic, args.partition)
   return { topic, state: readPartition(transaction, key) }
 }
 
-/** A purged topic is the same one, in a new history. */
-function isSame(topic: TopicRow, { lineage }: Append): boolean {
+/** Whether a lineage is one of this topic's: a purged topic is the same one, in a new history. */
+export function isSameTopic(topic: TopicRow, lineage: string): boolean {
   return topic.lineage === lineage || topic.lineage.split(".")[0] === lineage.split(".")[0]
 }
 
-function createdAgain({ stream, topic }: TopicName): NotFoundError {
+/** The error for a batch whose topic is another one by now. */
+export function createdAgain({ stream, topic }: TopicName): NotFoundError {
   return new NotFoundError(
     `topic ${topicText({ stream, topic })} was deleted and created again since the batch was made for it`,
     { context: { stream, topic } },

@@ -76,6 +76,8 @@ export interface NewBatch {
 /** Writes the row of a batch, with its checksum; bytes that have no place in a segment go into the row. */
 export function insertBatch(transaction: Transaction, batch: NewBatch): void {
   const { base, timestampMicros, count, body, checksum, place } = batch
+  const { unflushed } = transaction
+  if (place !== undefined && !unflushed.has(batch.key)) unflushed.set(batch.key, base)
   const rowId = batchRowId(batch.key, batch.number)
   transaction
     .statement(

@@ -16,6 +16,8 @@ export class Findings {
   bytes = 0
   /** Bytes of batches that were seen, by segment. */
   readonly segmentBytes: Map<bigint, number> = new Map()
+  /** Where the last of these batches ends, by segment. */
+  readonly segmentEnds: Map<bigint, number> = new Map()
   readonly #db: DatabaseSync
   readonly #statements = new Map<string, StatementSync>()
 
@@ -56,6 +58,11 @@ export class Findings {
 
   all(sql: string): Record<string, unknown>[] {
     return this.statement(sql).all()
+  }
+
+  /** A batch that must be whole ends at `end`. */
+  reaches(segment: bigint, end: number): void {
+    if (end > (this.segmentEnds.get(segment) ?? 0)) this.segmentEnds.set(segment, end)
   }
 
   addToSegment(segment: bigint, bytes: number): void {

@@ -28,7 +28,7 @@ export interface TopicRow {
 }
 
 /** What may have changed for those who wait. */
-export type Change = "appends" | "groups"
+export type Change = "appends" | "groups" | "queues" | "state"
 
 /** A consistent view of the store: everything that one command sees belongs to one snapshot. */
 export interface Access {
@@ -83,8 +83,10 @@ export interface WriteCommand<A = unknown, R = unknown> {
 export interface WaitCommand<A = unknown, R = unknown> {
   readonly mode: "wait"
   readonly name: string
-  readonly interest: Change
+  readonly interest: Change | readonly Change[]
   maxWaitMs(args: A): number
+  /** When it looks again though nothing has changed, on the engine's monotonic clock: behind its last run. Default: only when the wait is over. */
+  dueMs?(args: A): number
   /** Whether appends to the partitions with these keys can concern it, for those of this engine. Default: yes. */
   concerns?(args: A, partitionKeys: ReadonlySet<number>): boolean
   run(access: Access, args: A, over: boolean): R | undefined
@@ -95,8 +97,10 @@ export type Command = ReadCommand<any, any> | WriteCommand<any, any> | WaitComma
 
 /** A part of the engine that owns tables: its schema, its commands, and what it must do when a topic goes. */
 export interface Room {
-  /** `CREATE TABLE` statements, run once when a store is made. */
+  /** `CREATE TABLE` statements, run once: when a store is made, or brought up to `format`. */
   readonly schema: string
+  /** The store's format that has these tables first. Default 1. */
+  readonly format?: number
   readonly commands: readonly Command[]
   /** In the transaction that purges a topic: its offsets belong to a history that is over. */
   topicPurged?(access: WriteAccess, topicId: number): void

@@ -6,6 +6,7 @@ import { describe, it } from "node:test"
 import { CorruptionError, StorageError } from "@millrace/contract"
 import { verifyStore } from "../verify.ts"
 import { EngineFixture, log } from "./engine.test-support.ts"
+import { storeFormat } from "./schema.ts"
 
 function segmentOf(store: EngineFixture): string {
   const [name] = readdirSync(join(store.path, "segments"))
@@ -145,13 +146,14 @@ describe("a store that is not what it should be", () => {
   it("is refused when its format is newer, naming both versions", () => {
     using store = new EngineFixture()
     store.createTopic()
-    const reopen = (): void => tamper(store, "PRAGMA user_version = 2")
+    const reopen = (): void => tamper(store, `PRAGMA user_version = ${storeFormat + 1}`)
     assert.throws(reopen, (error: Error) => {
       assert.ok(error instanceof StorageError)
-      assert.match(error.message, /has format 2, and this version of Millrace reads formats up to 1/)
+      const both = `has format ${storeFormat + 1}, and this version of Millrace reads formats up to ${storeFormat}:`
+      assert.ok(error.message.includes(both), error.message)
       return true
     })
-    tamperClosed(store, "PRAGMA user_version = 1")
+    tamperClosed(store, `PRAGMA user_version = ${storeFormat}`)
     store.reopen()
     assert.equal(store.call<unknown[]>("catalog.listTopics", log.stream).length, 1)
   })

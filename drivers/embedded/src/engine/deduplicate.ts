@@ -4,7 +4,6 @@
  * (then in the summaries and, one by one, in the recent batches that hold such ids).
  */
 import { type MessageId, splitId } from "@millrace/contract"
-import type { BatchBody } from "../batch/batch-body.ts"
 import { readBatchBody } from "./batch-store.ts"
 import type { TopicRow } from "./command.ts"
 import { notBefore, type PartitionState } from "./partition-state.ts"
@@ -20,11 +19,21 @@ export type Duplicates = ReadonlyMap<number, bigint>
 
 const none: Duplicates = new Map()
 
+/** The ids of a batch, wherever its bytes are. A `BatchBody` is one. */
+export interface BatchIds {
+  readonly count: number
+  readonly batchId: MessageId
+  /** Whether some record carries an id of its own. */
+  readonly hasOwnIds: boolean
+  id(index: number): MessageId
+  ownId(index: number): MessageId | undefined
+}
+
 /** What an append asks. */
 export interface IdQuery {
   readonly topic: TopicRow
   readonly state: PartitionState
-  readonly body: BatchBody
+  readonly body: BatchIds
   readonly resend: boolean
 }
 
@@ -176,7 +185,7 @@ function windowOf(topic: TopicRow): bigint {
 }
 
 /** Ids as bytes in the order of their value, so that rows of UUIDv7 stand in the order of time. */
-function idBytes(id: MessageId): Uint8Array {
+export function idBytes(id: MessageId): Uint8Array {
   const bytes = Buffer.allocUnsafe(16)
   bytes.writeBigUInt64BE(id >> 64n, 0)
   bytes.writeBigUInt64BE(id & 0xffffffffffffffffn, 8)

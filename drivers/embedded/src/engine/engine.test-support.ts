@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
 import {
   type AppendResult,
   batchId,
@@ -21,6 +22,7 @@ import type { EmbeddedBatch } from "../batch/sealed-batch.ts"
 import { newSlabPools } from "../batch/slab.ts"
 import { encodedBatch } from "../reader.ts"
 import { Engine } from "./engine.ts"
+import type { ProcessTable } from "./group-process.ts"
 import type { SlotRead } from "./reader-slot.ts"
 import type { PollAnswer } from "./readers.ts"
 import type { EngineReply } from "./request.ts"
@@ -46,18 +48,34 @@ export class EngineFixture {
   readonly path: string
   readonly replies: Map<number, EngineReply> = new Map()
   readonly #pools = newSlabPools()
+  readonly #processes: ProcessTable | undefined
   #engine: Engine
   #id = 0
   #batches = 0n
   #reader = 0
 
-  constructor(path: string = mkdtempSync(join(tmpdir(), "millrace-test-"))) {
+  /** @param options `processes`: which ones run, for tests that end some. */
+  constructor(
+    path: string = mkdtempSync(join(tmpdir(), "millrace-test-")),
+    options: { readonly processes?: ProcessTable } = {},
+  ) {
     this.path = path
+    this.#processes = options.processes
     this.#engine = this.#open()
   }
 
   get engine(): Engine {
     return this.#engine
+  }
+
+  /** What a query of the database answers, on a connection of its own. */
+  look(sql: string): Record<string, unknown>[] {
+    const database = new DatabaseSync(StoreDirectory.existing(this.path).database, { readOnly: true })
+    try {
+      return database.prepare(sql).all()
+    } finally {
+      database.close()
+    }
   }
 
   /** Closes the store and opens it again, between which the files may be changed. */
@@ -201,6 +219,7 @@ export class EngineFixture {
       random: seededRandom(7),
       sync: true,
       lockBoundMs: testLockBoundMs,
+      ...(this.#processes === undefined ? {} : { processes: this.#processes }),
       answer: (replies) => {
         for (const reply of replies) this.replies.set(reply.id, reply)
       },

@@ -8,16 +8,18 @@ import type { Clock, Random, Timer } from "@millrace/runtime"
 import { CatalogCache } from "./catalog-cache.ts"
 import { Checkpoints } from "./checkpoint.ts"
 import type { Change, Command, ReadCommand, WaitCommand } from "./command.ts"
+import { type ProcessTable, systemProcesses } from "./group-process.ts"
 import { Housekeeping } from "./housekeeping.ts"
 import { LockTurns } from "./lock-turns.ts"
 import { Readers } from "./readers.ts"
 import type { Answer, EngineReply, EngineRequest } from "./request.ts"
-import { commandRegistry, storeSchema } from "./rooms.ts"
+import { commandRegistry, storeSchemas } from "./rooms.ts"
 import { Segments } from "./segments.ts"
 import { storageError } from "./storage-error.ts"
 import { Store } from "./store.ts"
 import type { StoreDirectory } from "./store-directory.ts"
 import { type EngineParts, Transaction } from "./transaction.ts"
+import { TransactionalMemory } from "./transactional-memory.ts"
 import { type Waiting, Waits } from "./waits.ts"
 import { WriteQueue } from "./write-queue.ts"
 
@@ -27,7 +29,7 @@ const defaultLockBoundMs = 10_000
 /** How often an engine without a wake-up looks whether others have changed something, and tidies up. */
 const tickMs = 1000
 
-const everything: ReadonlySet<Change> = new Set(["appends", "groups"])
+const everything: ReadonlySet<Change> = new Set(["appends", "groups", "queues", "state"])
 
 /** What an engine takes from outside: time, chance, and where its answers go. */
 export interface EngineOptions {
@@ -38,6 +40,8 @@ export interface EngineOptions {
   readonly answer: Answer
   /** How long a write waits for the lock of other processes before it fails as rejected. Default 10,000. */
   readonly lockBoundMs?: number
+  /** Which processes still run. Default: what the system says. */
+  readonly processes?: ProcessTable
   /** Called after a commit that those who wait in other sessions may want to see. */
   readonly changed?: () => void
   /** Called when the first command begins to wait. */
@@ -64,8 +68,15 @@ export class Engine {
   constructor(directory: StoreDirectory, options: EngineOptions) {
     const { clock, random, sync } = options
     this.#options = options
-    const store = Store.open(directory, { clock, random, sync, schema: storeSchema })
-    this.#parts = { store, clock, random, catalog: new CatalogCache(), segments: new Segments(store) }
+    const store = Store.open(directory, { clock, random, sync, schemas: storeSchemas })
+    this.#parts = {
+      store,
+      clock,
+      random,
+      catalog: new CatalogCache(),
+      segments: new Segments(store),
+      transactional: new TransactionalMemory(options.processes ?? systemProcesses()),
+    }
     this.#commands = commandRegistry(new Readers())
     this.#turns = new LockTurns(directory.waiting, random)
     this.#checkpoints = new Checkpoints(store, this.#turns, clock)
@@ -108,7 +119,9 @@ export class Engine {
   /** Another session or process may have changed something. */
   lookAgain(): void {
     if (this.#closed || this.#waits.size === 0) return
-    if (this.#hasOthersNews()) this.#recheck(this.#waits.concerned(everything), false)
+    if (!this.#hasOthersNews()) return
+    this.#recheck(this.#waits.concerned(everything), false)
+    this.#setAlarm()
   }
 
   /** Fails what is queued, answers what waits, and closes the store. */
@@ -223,10 +236,12 @@ export class Engine {
 
   #tell(transaction: Transaction): void {
     const { changes, appended, catalogTouched } = transaction
-    if (changes.size === 0) return
-    this.#options.changed?.()
-    this.#recheck(this.#waits.concerned(changes, catalogTouched ? undefined : appended), false)
-    this.#setAlarm()
+    if (changes.size > 0) {
+      this.#options.changed?.()
+      this.#recheck(this.#waits.concerned(changes, catalogTouched ? undefined : appended), false)
+    }
+    // Also without a change: what this commit handed out may be over before anything else happens.
+    if (changes.size > 0 || this.#waits.size > 0) this.#setAlarm()
   }
 
   #refuse({ id }: EngineRequest, error: unknown): void {
@@ -245,7 +260,9 @@ export class Engine {
     this.#alarm = clock.setTimer(Math.max(0, next - clock.monotonicMs()), () => {
       this.#alarmMs = Number.POSITIVE_INFINITY
       this.#alarm = undefined
-      this.#recheck(this.#waits.overdue(clock.monotonicMs()), true)
+      const now = clock.monotonicMs()
+      this.#recheck(this.#waits.due(now), false)
+      this.#recheck(this.#waits.overdue(now), true)
       this.#setAlarm()
     })
   }

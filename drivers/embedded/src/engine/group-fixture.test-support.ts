@@ -8,6 +8,7 @@ import type { ProcessIdentity, ProcessTable } from "./group-process.ts"
 import type { ViewAnswer } from "./group-view.ts"
 import { groupRoom } from "./groups.ts"
 import { offsetRoom } from "./offsets.ts"
+import { holdsSchema } from "./transactional-holds.ts"
 
 /** The topic that most tests speak of. */
 export const orders: TopicName = { stream: "shop", topic: "orders" }
@@ -66,7 +67,7 @@ export class GroupFixture {
 
   constructor() {
     this.#rooms = [offsetRoom, groupRoom(this.processes)]
-    for (const room of this.#rooms) this.#database.exec(room.schema)
+    for (const schema of [...this.#rooms.map((room) => room.schema), holdsSchema]) this.#database.exec(schema)
     this.#commands = new Map(this.#rooms.flatMap(({ commands }) => commands.map((command) => [command.name, command])))
   }
 

@@ -11,6 +11,7 @@ import { groupSchema } from "./group-schema.ts"
 import { topicText } from "./group-topics.ts"
 import { observeGroup, watchGroup } from "./group-view.ts"
 import { forgetGroupOffsets } from "./offsets.ts"
+import { refuseHeldGroup } from "./transactional-holds.ts"
 
 /** Arguments of `groups.create`, `groups.describe` and `groups.delete`. */
 export interface GroupName {
@@ -83,6 +84,7 @@ const deleteGroup: WriteCommand<GroupName, void> = {
   durability: () => "synced",
   run(access, { group, topic: name }) {
     const { id, topicId } = requireGroup(access, group, name)
+    refuseHeldGroup(access, topicId, group)
     const members = access.statement("SELECT member FROM group_subscription WHERE group_id = ?").all(id)
     access.statement("DELETE FROM group_subscription WHERE group_id = ?").run(id)
     for (const row of members) access.statement(dropIfIdle).run(row.member as bigint)

@@ -4,12 +4,17 @@ import { isOverdue, keepLimits, limitedTopics } from "./retention.ts"
 import { isFileError, sqliteCode } from "./storage-error.ts"
 import { hasGarbage, sweep, sweptWhenIdle } from "./sweep.ts"
 import { type EngineParts, Transaction } from "./transaction.ts"
+import { abortAbandoned, hasAbandoned } from "./transactional-end.ts"
+import { forgetTransactional, hasForgottenTransactional } from "./transactional-init.ts"
 
 /** Files of segments that were not used for so long are closed. */
 const fileIdleMs = 1000
 
 /** Dead segments of which one step removes the files. */
 const deadSegmentsPerStep = 16
+
+/** Transactions that one step aborts. */
+const abortedPerStep = 64
 
 /** The time between two looks, as a multiple of what a look costs: with many topics looks become rare, not dear. */
 const pausePerCost = 100
@@ -58,17 +63,18 @@ export class Housekeeping {
       return (
         hasGarbage(transaction) ||
         limitedTopics(transaction).some((topic) => isOverdue(transaction, topic)) ||
-        (producers && hasForgottenProducers(transaction))
+        hasAbandoned(transaction) ||
+        (producers && (hasForgottenProducers(transaction) || hasForgottenTransactional(transaction)))
       )
     })
   }
 
   #tidy(): boolean {
-    const { store, segments } = this.#parts
+    const { store, segments, clock } = this.#parts
     try {
       const more = tidy(new Transaction(this.#parts, { synced: true }))
       store.commit()
-      segments.removeDropped()
+      segments.committed(clock.monotonicMs())
       return more
     } catch (error) {
       store.rollback()
@@ -87,6 +93,8 @@ function tidy(transaction: Transaction): boolean {
   }
   if (sweep(transaction, sweptWhenIdle)) more = true
   if (transaction.segments.removeDead(transaction, deadSegmentsPerStep)) more = true
+  if (abortAbandoned(transaction, abortedPerStep)) more = true
   if (forgetProducers(transaction)) more = true
+  if (forgetTransactional(transaction)) more = true
   return more
 }

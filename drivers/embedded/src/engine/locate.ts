@@ -42,7 +42,8 @@ export const watermarks: ReadCommand<readonly TopicPartition[], Outcome<Watermar
     ),
 }
 
-function offsetOf(access: Access, state: PartitionState, at: Anchor): bigint {
+/** Where an anchor stands in a partition. A time behind all records is its end. */
+export function offsetOf(access: Access, state: PartitionState, at: Anchor): bigint {
   switch (at.kind) {
     case "first":
       return state.first

@@ -19,6 +19,7 @@ import {
 } from "@millrace/contract"
 import type { Access, ReadCommand, Room, TopicRow, WriteAccess, WriteCommand } from "./command.ts"
 import { noSuchGroup, topicText } from "./group-topics.ts"
+import { refuseHeld } from "./transactional-holds.ts"
 
 /** The largest offset that a row can hold: 2^63 − 1. */
 const largestOffset = (1n << 63n) - 1n
@@ -61,6 +62,7 @@ const loadOffsets: ReadCommand<LoadOffsets, OffsetOutcome<Position | undefined>[
     partitions.map((place) =>
       outcome(() => {
         const { id, lineage } = partitionOf(access, place)
+        refuseHeld(access, { owner, topicId: id, place })
         const row = access.statement(selectOffset).get(id, owner.kind, owner.name, place.partition)
         if (row === undefined || row.lineage !== lineage) return undefined
         const { stream, topic, partition } = place
@@ -77,12 +79,9 @@ const storeOffsets: WriteCommand<StoreOffsets, OffsetOutcome<undefined>[]> = {
   run: (access, { owner, entries }) =>
     entries.map((entry) =>
       outcome(() => {
-        const topic = partitionOf(access, entry)
-        if (entry.lineage !== topic.lineage) throw historyChanged(owner, entry)
-        checkOffset(entry)
-        checkClaim(access, { owner, topic, entry })
-        const { partition, offset } = entry
-        access.statement(upsertOffset).run(topic.id, owner.kind, owner.name, partition, topic.lineage, offset)
+        const { id: topicId } = checkStorable(access, owner, entry)
+        refuseHeld(access, { owner, topicId, place: entry })
+        storeOffset(access, { topicId, owner, entry })
         return undefined
       }),
     ),
@@ -98,6 +97,7 @@ const deleteOffsets: WriteCommand<DeleteOffsets, OffsetOutcome<undefined>[]> = {
       outcome(() => {
         const topic = partitionOf(access, entry)
         checkClaim(access, { owner, topic, entry })
+        refuseHeld(access, { owner, topicId: topic.id, place: entry })
         access.statement(deleteOffset).run(topic.id, owner.kind, owner.name, entry.partition)
         return undefined
       }),
@@ -121,6 +121,28 @@ export const offsetRoom: Room = {
   commands: [loadOffsets, storeOffsets, deleteOffsets],
   topicPurged: forgetTopic,
   topicDeleted: forgetTopic,
+}
+
+/** The topic of an offset that its owner may store. @throws NotAssignedError, HistoryChangedError, NotFoundError, InvalidError */
+export function checkStorable(access: Access, owner: OffsetOwner, entry: OffsetStoreEntry): TopicRow {
+  const topic = partitionOf(access, entry)
+  if (entry.lineage !== topic.lineage) throw historyChanged(owner, entry)
+  checkOffset(entry)
+  checkClaim(access, { owner, topic, entry })
+  return topic
+}
+
+/** Writes an offset that was checked. */
+export function storeOffset(
+  access: WriteAccess,
+  {
+    topicId,
+    owner,
+    entry,
+  }: { readonly topicId: number | bigint; readonly owner: OffsetOwner; readonly entry: OffsetStoreEntry },
+): void {
+  const { partition, lineage, offset } = entry
+  access.statement(upsertOffset).run(topicId, owner.kind, owner.name, partition, lineage, offset)
 }
 
 /** Forgets every offset of a group, within the caller's transaction. */

@@ -7,13 +7,21 @@ import { groupRoom } from "./groups.ts"
 import { locate, watermarks } from "./locate.ts"
 import { offsetRoom } from "./offsets.ts"
 import { identify } from "./producers.ts"
+import { Queues, queueRoom } from "./queues.ts"
 import type { Readers } from "./readers.ts"
-import { logSchema } from "./schema.ts"
+import { logSchema, storeFormat } from "./schema.ts"
+import { SmallState, stateRoom } from "./state.ts"
+import { transactionRoom } from "./transactional.ts"
 
-const ownRooms: readonly Room[] = [offsetRoom, groupRoom(systemProcesses())]
+const processes = systemProcesses()
 
-/** Everything that is created in a new store. */
-export const storeSchema: string = [logSchema, ...ownRooms.map(({ schema }) => schema)].join("\n")
+const ownRooms: readonly Room[] = [offsetRoom, groupRoom(processes), queueRoom, stateRoom, transactionRoom]
+
+/** What each format of the store added, the first one first. A new store gets all of it. */
+export const storeSchemas: readonly string[] = Array.from({ length: storeFormat }, (_, i) => {
+  const added = ownRooms.filter(({ format }) => (format ?? 1) === i + 1).map(({ schema }) => schema)
+  return (i === 0 ? [logSchema, ...added] : added).join("\n")
+})
 
 /** All commands by name. */
 export function commandRegistry(readers: Readers): ReadonlyMap<string, Command> {
@@ -24,6 +32,8 @@ export function commandRegistry(readers: Readers): ReadonlyMap<string, Command> 
     locate,
     watermarks,
     ...readers.commands,
+    ...new Queues(processes).commands,
+    ...new SmallState().commands,
     ...ownRooms.flatMap((room) => room.commands),
   ]
   return new Map(commands.map((command) => [command.name, command]))

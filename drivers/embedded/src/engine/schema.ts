@@ -1,13 +1,16 @@
 /**
- * The tables of the log, format 1 of the store. Rows of the log are keyed by numbers that are never used twice, so that nothing of a
+ * The tables of the log, as of format 1 of the store. Rows of the log are keyed by numbers that are never used twice, so that nothing of a
  * purged or deleted topic can be taken for something of a new one.
  *
  * An append touches four pages: the newest leaves of `batch` and `batch_summary`, the row of its segment, and one page of `log_state`,
  * which holds the counters of a partition and of its producers side by side for that reason.
  */
 
-/** The format that this program writes and the newest that it reads (`PRAGMA user_version`). */
-export const storeFormat: number = 1
+/**
+ * The format that this program writes and the newest that it reads (`PRAGMA user_version`). 1: log, groups and offsets. 2: work queues,
+ * small state and transactions as well. A store of an older format is brought up to this one when it is opened, in one commit.
+ */
+export const storeFormat: number = 2
 
 /** `PRAGMA application_id`: the letters MLRC. */
 export const applicationId: number = 0x4d4c5243

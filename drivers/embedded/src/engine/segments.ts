@@ -31,6 +31,16 @@ const inlineBelowBytes = 64 << 10
 /** One call writes at most so many batches (the system's limit is 1,024). */
 const mostBuffersPerWrite = 512
 
+/** So many bytes that are staged in one segment wait for their sync at most: a commit finds little left to do. */
+const mostUnsyncedBytes = 8 << 20
+
+/** A segment with bytes that were written in commits without a sync. */
+interface Unsynced {
+  bytes: number
+  /** Why the disk did not take them. They may be lost, and a later sync would not say so. */
+  failure?: unknown
+}
+
 interface Pending {
   readonly segment: bigint
   readonly fresh: boolean
@@ -44,6 +54,7 @@ export class Segments {
   readonly #store: Store
   readonly #pending = new Map<number, Pending>()
   readonly #files: SegmentFiles
+  readonly #unsynced = new Map<bigint, Unsynced>()
   #doomed: bigint[] = []
 
   constructor(store: Store) {
@@ -63,11 +74,43 @@ export class Segments {
       this.#write(transaction, pending)
       pending = this.#openFor(transaction, topic, body.length)
     }
-    this.#pending.set(topic.id, pending)
-    const position = pending.end
-    pending.bodies.push(body)
-    pending.end += body.length
-    return { segment: pending.segment, position }
+    return this.#put(topic, pending, body)
+  }
+
+  /**
+   * The place of a batch that is staged for a later commit, which syncs it first, also in a topic that is not synced otherwise.
+   * @param options `always`: it must not be kept inside SQLite.
+   */
+  placeStaged(
+    transaction: Transaction,
+    topic: TopicRow,
+    { body, always }: { readonly body: Uint8Array; readonly always: boolean },
+  ): SegmentPlace | undefined {
+    let pending = this.#pending.get(topic.id)
+    if (pending === undefined) {
+      const written = this.#store.synced && topic.durability !== "synced"
+      const incoming = transaction.incoming.get(topicKey(topic)) ?? 0
+      if (!always && (written || incoming < inlineBelowBytes)) return undefined
+      pending = this.#openFor(transaction, topic, body.length)
+    } else if (pending.end > 0 && pending.end + body.length > limitOf(topic)) {
+      this.#write(transaction, pending)
+      pending = this.#openFor(transaction, topic, body.length)
+    }
+    return this.#put(topic, pending, body)
+  }
+
+  /** Whether there are segments that a commit of something staged has to sync first. */
+  get hasUnsynced(): boolean {
+    return this.#unsynced.size > 0
+  }
+
+  /** Syncs what was staged in a segment. Before the commit that makes it count. @throws what the disk says, also when it said so before */
+  syncStaged(transaction: Transaction, segment: bigint): void {
+    const unsynced = this.#unsynced.get(segment)
+    if (unsynced === undefined) return
+    if (unsynced.failure !== undefined) throw lostBytes(segment, unsynced.failure)
+    this.#sync(segment, unsynced, transaction.monotonicMs)
+    this.#unsynced.delete(segment)
   }
 
   /** Writes and, in a store that syncs, syncs what this transaction has placed. Before its commit. */
@@ -120,10 +163,22 @@ export class Segments {
     transaction.statement("UPDATE segment SET state = 'full' WHERE topic = ? AND state = 'open'").run(topicId)
   }
 
-  /** After a commit: removes the files of segments that it has left without a batch. */
-  removeDropped(): void {
-    for (const segment of this.#doomed) this.#files.remove(segment)
+  /** After a commit: removes the files of segments that it has left without a batch, and syncs where much was staged. */
+  committed(nowMs: number): void {
+    for (const segment of this.#doomed) {
+      this.#files.remove(segment)
+      this.#unsynced.delete(segment)
+    }
     this.#doomed = []
+    for (const [segment, unsynced] of this.#unsynced) {
+      if (unsynced.bytes < mostUnsyncedBytes || unsynced.failure !== undefined) continue
+      try {
+        this.#sync(segment, unsynced, nowMs)
+        this.#unsynced.delete(segment)
+      } catch {
+        // It stays with what was staged. Nothing that was confirmed depends on it, and the commit that does is told.
+      }
+    }
   }
 
   /** As `SegmentFiles.read`. */
@@ -146,7 +201,10 @@ export class Segments {
       .get(topic.id)
     if (row !== undefined) {
       const size = Number(row.size)
-      if (size === 0 || (size + bytes <= limitOf(topic) && !isOld(topic, row.created as bigint, transaction.nowMicros)))
+      const fits = size === 0 || size + bytes <= limitOf(topic)
+      // What is written behind bytes that may be lost would be taken for lost with them.
+      const failed = this.#unsynced.get(row.id as bigint)?.failure !== undefined
+      if (!failed && fits && (size === 0 || !isOld(topic, row.created as bigint, transaction.nowMicros)))
         return { segment: row.id as bigint, fresh: false, start: size, end: size, bodies: [] }
       transaction.statement("UPDATE segment SET state = 'full' WHERE id = ?").run(row.id as bigint)
     }
@@ -165,12 +223,50 @@ export class Segments {
       writeAll(fd, part, position)
       for (const body of part) position += body.length
     }
-    if (this.#store.synced) {
-      fdatasyncSync(fd)
-      if (fresh) syncDirectory(this.#store.directory.segments)
-    }
+    // At once, also where the bytes can wait: others who sync bytes of theirs in it take it for made.
+    if (this.#store.synced && fresh) syncDirectory(this.#store.directory.segments)
+    if (this.#store.synced && transaction.synced) {
+      const unsynced = this.#unsynced.get(segment) ?? { bytes: 0 }
+      this.#sync(segment, unsynced, transaction.monotonicMs)
+      if (unsynced.failure === undefined) this.#unsynced.delete(segment)
+    } else if (this.#store.synced) this.#noteUnsynced(segment, end - start)
     transaction.statement("UPDATE segment SET size = ?, live = live + ? WHERE id = ?").run(end, end - start, segment)
   }
+
+  #put(topic: TopicRow, pending: Pending, body: Uint8Array): SegmentPlace {
+    this.#pending.set(topic.id, pending)
+    const position = pending.end
+    pending.bodies.push(body)
+    pending.end += body.length
+    return { segment: pending.segment, position }
+  }
+
+  #noteUnsynced(segment: bigint, bytes: number): void {
+    const known = this.#unsynced.get(segment)
+    if (known === undefined) this.#unsynced.set(segment, { bytes })
+    else known.bytes += bytes
+  }
+
+  /**
+   * A file that is not there any more has nothing that anybody waits for. A failure stays with what was staged in it: the system tells it
+   * once, and the next sync would go well.
+   */
+  #sync(segment: bigint, unsynced: Unsynced, nowMs: number): void {
+    try {
+      fdatasyncSync(this.#files.writable(segment, false, nowMs))
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return
+      unsynced.failure = error
+      throw error
+    }
+  }
+}
+
+function lostBytes(segment: bigint, cause: unknown): StorageError {
+  return new StorageError(
+    `what was staged in segment ${segment} did not reach the disk: abort the transaction, and send its records in a new one`,
+    { cause },
+  )
 }
 
 function limitOf(topic: TopicRow): number {

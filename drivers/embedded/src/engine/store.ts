@@ -34,8 +34,8 @@ export interface StoreOptions {
   readonly random: Random
   /** False: nothing is ever synced (`memory:`). */
   readonly sync: boolean
-  /** `CREATE` statements of all rooms. */
-  readonly schema: string
+  /** What each format added, the first one first: `CREATE` statements of all rooms. */
+  readonly schemas: readonly string[]
 }
 
 /** One connection to the database of a store, for one thread. Knows transactions and locks, and nothing of what is stored. */
@@ -210,10 +210,10 @@ export class Store {
     }
   }
 
-  #prepare({ schema }: StoreOptions): void {
+  #prepare({ schemas }: StoreOptions): void {
     const wait = <T>(action: () => T): T => this.locks.whileBusy(action, openLockMs, "opening")
-    const fresh = wait(() => this.#isFresh())
-    if (fresh) {
+    const format = wait(() => this.#format())
+    if (format === 0) {
       // The page size counts only before the first page is written.
       wait(() => this.#db.exec(`PRAGMA page_size=${pageBytes}; PRAGMA journal_mode=WAL`))
     }
@@ -224,8 +224,8 @@ export class Store {
       ),
     )
     this.setDurability("synced")
-    if (fresh) {
-      wait(() => this.#create(schema))
+    if (format < storeFormat) {
+      wait(() => this.#upgrade(schemas))
       // From here on the tables do not hang on the write-ahead log alone.
       this.checkpoint()
     }
@@ -247,8 +247,8 @@ export class Store {
     }
   }
 
-  /** Whether the database is empty. @throws CorruptionError, StorageError when it is not ours or too new */
-  #isFresh(): boolean {
+  /** The store's format; 0 for a database that is empty. @throws CorruptionError, StorageError when it is not ours or too new */
+  #format(): number {
     // One statement, so one snapshot: another opener may be creating the store just now.
     const row = this.#db
       .prepare(
@@ -257,7 +257,7 @@ export class Store {
       )
       .get()
     const format = Number(row?.format)
-    if (row?.application === 0 && format === 0 && row.tables === 0) return true
+    if (row?.application === 0 && format === 0 && row.tables === 0) return 0
     const name = JSON.stringify(this.directory.database)
     if (row?.application !== applicationId)
       throw new CorruptionError(
@@ -267,19 +267,20 @@ export class Store {
       throw new StorageError(
         `the store ${name} has format ${format}, and this version of Millrace reads formats up to ${storeFormat}: use a newer version`,
       )
-    return false
+    return format
   }
 
-  #create(schema: string): void {
+  /** Adds what the store lacks of this program's format, all of it in one commit: a crash leaves the old format or the new one. */
+  #upgrade(schemas: readonly string[]): void {
     this.#db.exec("BEGIN IMMEDIATE")
     try {
-      if (this.#isFresh()) {
-        // The marker is written after the creation was committed: with it, an empty database has lost what was in it.
-        if (this.directory.marked) throw lostDatabase(this.directory)
-        this.#db.exec(schema)
-        this.#db.exec("INSERT INTO store_value VALUES ('storeId', lower(hex(randomblob(16))))")
+      const format = this.#format()
+      // The marker is written after the creation was committed: with it, an empty database has lost what was in it.
+      if (format === 0 && this.directory.marked) throw lostDatabase(this.directory)
+      for (const schema of schemas.slice(format)) this.#db.exec(schema)
+      if (format === 0) this.#db.exec("INSERT INTO store_value VALUES ('storeId', lower(hex(randomblob(16))))")
+      if (format < storeFormat)
         this.#db.exec(`PRAGMA application_id=${applicationId}; PRAGMA user_version=${storeFormat}`)
-      }
       this.#db.exec("COMMIT")
     } catch (error) {
       this.#end("ROLLBACK")

@@ -1,5 +1,6 @@
 /** Removing what nothing refers to any more, in steps so small that nobody waits for them, also after a crash. */
 import { batchesPerPartition } from "./schema.ts"
+import { hasStagedGarbage, sweepStaged } from "./staged-sweep.ts"
 import type { Transaction } from "./transaction.ts"
 
 /** How much one step removes at most. Bytes count for batches inside SQLite, whose pages must all be looked at to be freed. */
@@ -33,11 +34,16 @@ export function hasGarbage(transaction: Transaction): boolean {
   const found =
     transaction.statement("SELECT 1 FROM garbage LIMIT 1").get() ??
     transaction.statement("SELECT 1 FROM segment WHERE state IN ('dead', 'gone') LIMIT 1").get()
-  return found !== undefined
+  return found !== undefined || hasStagedGarbage(transaction)
 }
 
-/** Removes as much as the budget allows. Answers whether there may be more. */
+/** Removes as much as the budget allows of each kind of garbage. Answers whether there may be more. */
 export function sweep(transaction: Transaction, budget: SweepBudget): boolean {
+  const staged = sweepStaged(transaction, budget)
+  return sweepLog(transaction, budget) || staged
+}
+
+function sweepLog(transaction: Transaction, budget: SweepBudget): boolean {
   let { rows, inlineBytes } = budget
   while (rows > 0 && inlineBytes > 0) {
     const next = transaction.statement("SELECT low, high, partition FROM garbage ORDER BY low LIMIT 1").get()

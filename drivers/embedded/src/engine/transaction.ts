@@ -5,6 +5,7 @@ import type { CatalogCache } from "./catalog-cache.ts"
 import type { Change, TopicRow, WriteAccess } from "./command.ts"
 import type { Segments } from "./segments.ts"
 import type { Store } from "./store.ts"
+import type { TransactionalMemory } from "./transactional-memory.ts"
 
 /** What lives as long as the engine and what every command may use. */
 export interface EngineParts {
@@ -13,6 +14,7 @@ export interface EngineParts {
   readonly random: Random
   readonly catalog: CatalogCache
   readonly segments: Segments
+  readonly transactional: TransactionalMemory
 }
 
 /** One transaction under way. The rooms of the log itself see all of it; others see it as `Access` or `WriteAccess`. */
@@ -21,6 +23,7 @@ export class Transaction implements WriteAccess {
   readonly monotonicMs: number
   readonly random: Random
   readonly segments: Segments
+  readonly transactional: TransactionalMemory
   /** What has changed, for those who wait. */
   readonly changes: Set<Change> = new Set()
   /** Keys of the partitions that got records. */
@@ -33,6 +36,10 @@ export class Transaction implements WriteAccess {
   catalogTouched: boolean = false
   /** Whether there is something for the sweep that was not there before. */
   littered: boolean = false
+  /** By partition key, the first offset whose bytes this transaction has placed in a segment and not written yet. */
+  readonly unflushed: Map<number, bigint> = new Map()
+  /** Bytes of staged batches that were copied into the log. */
+  copiedBytes: number = 0
   /** Buffers to hand over instead of copying them. */
   transfer: ArrayBuffer[] = []
   readonly #parts: EngineParts
@@ -51,6 +58,7 @@ export class Transaction implements WriteAccess {
     this.monotonicMs = parts.clock.monotonicMs()
     this.random = parts.random
     this.segments = parts.segments
+    this.transactional = parts.transactional
     this.incoming = options.incoming ?? new Map()
     this.synced = options.synced || !parts.store.synced
   }
@@ -88,7 +96,10 @@ export class Transaction implements WriteAccess {
   }
 
   /** The next number of one of the store's counters. */
-  count(counter: "nextTopic" | "nextPartition" | "nextProducer" | "nextSegment", by: number = 1): bigint {
+  count(
+    counter: "nextTopic" | "nextPartition" | "nextProducer" | "nextSegment" | "nextTransaction",
+    by: number = 1,
+  ): bigint {
     const row = this.statement("UPDATE store_value SET value = value + ? WHERE name = ? RETURNING value").get(
       BigInt(by),
       counter,

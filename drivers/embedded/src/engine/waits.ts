@@ -33,8 +33,10 @@ export class Waits {
   /** Those that such changes can concern. Without `appended` every partition may have changed. */
   concerned(changes: ReadonlySet<Change>, appended?: ReadonlySet<number>): Waiting[] {
     return this.all().filter(({ command, request }) => {
-      if (!changes.has(command.interest)) return false
-      if (command.interest !== "appends" || appended === undefined) return true
+      const { interest } = command
+      const wanted = typeof interest === "string" ? [interest] : interest
+      const found = wanted.filter((change) => changes.has(change))
+      if (found.length !== 1 || found[0] !== "appends" || appended === undefined) return found.length > 0
       return command.concerns?.(request.args, appended) ?? true
     })
   }
@@ -43,10 +45,18 @@ export class Waits {
     return this.all().filter(({ deadlineMs }) => deadlineMs <= nowMs)
   }
 
-  /** The earliest deadline; infinite without one. */
+  /** Those that want to look again by now, though their wait is not over. */
+  due(nowMs: number): Waiting[] {
+    return this.all().filter(({ command, request, deadlineMs }) => {
+      return deadlineMs > nowMs && (command.dueMs?.(request.args) ?? Number.POSITIVE_INFINITY) <= nowMs
+    })
+  }
+
+  /** When the first of them must answer or wants to look again; infinite without one. */
   nextDeadlineMs(): number {
     let next = Number.POSITIVE_INFINITY
-    for (const { deadlineMs } of this.#waiting.values()) next = Math.min(next, deadlineMs)
+    for (const { command, request, deadlineMs } of this.#waiting.values())
+      next = Math.min(next, deadlineMs, command.dueMs?.(request.args) ?? Number.POSITIVE_INFINITY)
     return next
   }
 }

@@ -21,6 +21,8 @@ export interface QueuedWrite {
 /** What a commit did. */
 export interface GroupOutcome {
   readonly replies: readonly EngineReply[]
+  /** Buffers of the answers, to be handed over. */
+  readonly transfer: readonly ArrayBuffer[]
   /** Absent when nothing was committed. */
   readonly transaction?: Transaction
 }
@@ -38,21 +40,29 @@ export function runGroup(
   let committing = false
   try {
     const transaction = new Transaction(parts, { synced: options.synced, incoming: incomingBytes(writes) })
-    const replies = writes.map((write) => runOne(parts, transaction, write))
+    const transfer: ArrayBuffer[] = []
+    const replies = writes.map((write) => {
+      const reply = runOne(parts, transaction, write)
+      if (transaction.transfer.length > 0) {
+        transfer.push(...transaction.transfer)
+        transaction.transfer = []
+      }
+      return reply
+    })
     segments.flush(transaction)
     if (transaction.grown.size > 0) options.retention.afterAppends(transaction)
     if (options.sweeping || transaction.littered)
       transaction.littered = sweep(transaction, sweptBesideAppends(bytesOf(writes)))
     committing = true
     store.commit()
-    segments.removeDropped()
-    return { replies, transaction }
+    segments.committed(parts.clock.monotonicMs())
+    return { replies, transfer, transaction }
   } catch (error) {
     if (!committing) store.rollback()
     segments.abandon()
     catalog.forget()
     const failure = errorToWire(groupError(error, committing, store.directory.path))
-    return { replies: writes.map(({ request }) => ({ id: request.id, error: failure })) }
+    return { replies: writes.map(({ request }) => ({ id: request.id, error: failure })), transfer: [] }
   }
 }
 
@@ -75,6 +85,7 @@ function runOne(parts: EngineParts, transaction: Transaction, { request, command
     if (isFatal(error)) throw error
     store.rollbackToSavepoint()
     catalog.forget()
+    transaction.transfer = []
     return { id: request.id, error: errorToWire(storageError(error, request.name)) }
   }
 }

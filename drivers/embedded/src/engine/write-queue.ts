@@ -136,17 +136,17 @@ export class WriteQueue {
 
   #commit({ writes, durability }: Group): void {
     this.#dequeue(writes)
-    const { replies, transaction } = runGroup(this.#parts, writes, {
+    const { replies, transfer, transaction } = runGroup(this.#parts, writes, {
       synced: durability === "synced",
       retention: this.#retention,
       sweeping: this.#sweeping,
     })
-    this.#options.answer(replies, [])
+    this.#options.answer(replies, transfer)
     if (transaction === undefined) return
     this.#sweeping = transaction.littered
     this.#options.committed(transaction)
     const inlineBytes = durability === "written" ? writes.reduce((sum, { bytes }) => sum + bytes, 0) : 0
-    this.#options.checkpoints.written(writes.length, inlineBytes)
+    this.#options.checkpoints.written(writes.length, inlineBytes + transaction.copiedBytes)
   }
 
   /** Fails the writes that have waited for the lock too long. */

@@ -3,17 +3,16 @@
  * trace the disk is rebuilt as a crash may have left it, opened, and compared with what the program had been told by then.
  */
 import assert from "node:assert/strict"
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
-import { dirname, join } from "node:path"
+import { join } from "node:path"
 import test from "node:test"
 import { MillraceError, type Position } from "@millrace/contract"
 import { seededRandom } from "@millrace/runtime"
-import { type DiskImage, DiskModel, type Fate, fates } from "./disk-model.ts"
+import { DiskModel, type Fate, fates } from "./disk-model.ts"
 import { checkSound, Ledger } from "./ledger.ts"
 import { long, meets } from "./needs.ts"
-import { parseTrace, straceArguments, type TraceEvent } from "./strace-trace.ts"
+import type { TraceEvent } from "./strace-trace.ts"
 import { openThreadSession } from "./thread-session.ts"
-import { startChild } from "./trial-child.ts"
+import { type Trace, traceProgram, withoutFileSyncs, writeImage } from "./traced-program.ts"
 import { trialDirectory } from "./trial-directory.ts"
 import { appendTrialBatch, ensureTopic, readPartition, verify } from "./trial-log.ts"
 
@@ -22,26 +21,6 @@ const synced = { stream: "trials", topic: "synced" }
 /** Keeps a megabyte: its segments go, oldest first, and its two newest batches never do. */
 const limited = { stream: "trials", topic: "limited" }
 const written = { stream: "trials", topic: "written" }
-
-/** Larger than any page of the store, so that no write is cut short in the trace. */
-const maxWriteBytes = 1 << 20
-
-interface Trace {
-  readonly parent: string
-  readonly store: string
-  readonly events: readonly TraceEvent[]
-}
-
-async function traceWriter(t: test.TestContext, syncs: "with" | "without"): Promise<Trace> {
-  const parent = trialDirectory(t)
-  const output = join(trialDirectory(t, { inMemory: true }), "trace")
-  // Two directories are made: the name of each must be on the disk before anything is confirmed.
-  const store = join(parent, "made", "store")
-  const under = ["strace", ...straceArguments(output, maxWriteBytes)]
-  const child = startChild(t, "traced", { under, values: [store, "3", "40", syncs], quiet: true })
-  assert.equal(await child.exited, 0)
-  return { parent, store, events: parseTrace(readFileSync(output, "latin1"), { root: dirname(store) }) }
-}
 
 /** What the program had been told by a moment of the trace. */
 interface Told {
@@ -56,17 +35,6 @@ function hear(told: Told, mark: string): void {
   if (what === "synced") told.synced.confirm({ writer: 1, base: BigInt(a), first: b, count })
   if (what === "limited") told.limited.confirm({ writer: 3, base: BigInt(a), first: b, count })
   if (what === "offset") told.offsets.set(`traced-${a}`, BigInt(b))
-}
-
-function writeImage(directory: string, trace: Trace, image: DiskImage): void {
-  rmSync(directory, { recursive: true, force: true })
-  for (const [path, bytes] of image) {
-    // The index of the write-ahead log is memory: a crash leaves nothing of it.
-    if (path.endsWith("-shm")) continue
-    const to = join(directory, path.slice(trace.store.length))
-    mkdirSync(dirname(to), { recursive: true })
-    writeFileSync(to, bytes)
-  }
 }
 
 /** Opens what a crash left. @throws AssertionError when something that was promised is not there. */
@@ -130,14 +98,6 @@ async function crash(t: test.TestContext, trace: Trace, count: number, seed: num
   return failed
 }
 
-/** The same trace as if the syncs of files had done nothing. Events keep their places, for syncs speak of those before them. */
-function withoutFileSyncs(trace: Trace): Trace {
-  const directories = new Set([trace.parent, trace.store])
-  for (const event of trace.events) if (event.kind === "mkdir") directories.add(event.path)
-  const dropped = (event: TraceEvent): boolean => event.kind === "sync" && !directories.has(event.path)
-  return { ...trace, events: trace.events.map((event) => (dropped(event) ? { kind: "mark", text: "" } : event)) }
-}
-
 /** What is lost shows as such, or as a store that says that it is damaged. */
 function assertRed(t: test.TestContext, failed: readonly Broken[]): void {
   const red = failed.filter(({ confirmed, error }) => {
@@ -149,7 +109,7 @@ function assertRed(t: test.TestContext, failed: readonly Broken[]): void {
 
 test(`after a crash at any of ${images} moments, all that was confirmed as synced is there`, async (t) => {
   if (!meets(t, "strace")) return
-  const trace = await traceWriter(t, "with")
+  const trace = await traceProgram(t, "traced", ["3", "40", "with"])
   const marks = trace.events.filter(({ kind }) => kind === "mark").length
   const syncs = trace.events.filter(({ kind }) => kind === "sync").length
   const segments = trace.events.filter((event) => event.kind === "remove" && event.path.endsWith(".log")).length
@@ -169,5 +129,5 @@ test(`after a crash at any of ${images} moments, all that was confirmed as synce
 
 test("with the syncs taken out of the program the check goes red", async (t) => {
   if (!meets(t, "strace")) return
-  assertRed(t, await crash(t, await traceWriter(t, "without"), 20, 3))
+  assertRed(t, await crash(t, await traceProgram(t, "traced", ["3", "40", "without"]), 20, 3))
 })

@@ -1,50 +1,15 @@
 import assert from "node:assert/strict"
-import { spawnSync } from "node:child_process"
-import { closeSync, fsyncSync, mkdtempSync, openSync, rmdirSync, rmSync, statfsSync, writeSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { rmSync } from "node:fs"
 import { join } from "node:path"
 import test from "node:test"
 import { DiskFullError, MillraceError } from "@millrace/contract"
 import { Ledger } from "./ledger.ts"
 import { meets } from "./needs.ts"
+import { fill, smallDisk } from "./small-disk.ts"
 import type { LogSession } from "./thread-session.ts"
 import { startChild } from "./trial-child.ts"
 import { trialDirectory } from "./trial-directory.ts"
-import { atEnd } from "./trial-end.ts"
 import { appendTrialBatch, ensureTopic, openSession, readPartition, trialTopic, verify } from "./trial-log.ts"
-
-/** A file system in memory of 16 MiB, unmounted after the test. */
-function smallDisk(t: test.TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), "millrace-disk-"))
-  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=16m", "tmpfs", directory])
-  if (mounted.status !== 0) {
-    rmdirSync(directory)
-    throw new Error(`mounting a small tmpfs failed: ${mounted.stderr}`)
-  }
-  atEnd(t, () => {
-    const unmounted = spawnSync("umount", [directory])
-    if (unmounted.status !== 0) spawnSync("umount", ["-l", directory])
-    rmdirSync(directory)
-  })
-  return directory
-}
-
-/** Fills a disk to the last page but `leave` bytes; the answer frees it again. */
-function fill(directory: string, leave: number = 0): () => void {
-  const path = join(directory, "filler")
-  const file = openSync(path, "w")
-  const { bavail, bsize } = statfsSync(directory)
-  const chunk = new Uint8Array(4_096)
-  try {
-    for (let left = bavail * bsize - leave; left > 0; left -= chunk.length) writeSync(file, chunk)
-    fsyncSync(file)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error
-  } finally {
-    closeSync(file)
-  }
-  return () => rmSync(path)
-}
 
 const batch = { writer: 1, count: 8, bytes: 8_000 }
 

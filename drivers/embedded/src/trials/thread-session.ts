@@ -9,9 +9,10 @@ import { StoreDirectory } from "../engine/store-directory.ts"
 import { EmbeddedLog } from "../log.ts"
 import { embeddedManifest } from "../manifest.ts"
 import { EmbeddedOffsets } from "../offset-store.ts"
+import { EmbeddedTransactions } from "../transactions.ts"
 
 /** The parts of a session that the trials of the log use. */
-export type LogSession = Pick<Session, "manifest" | "catalog" | "log" | "offsets" | "close">
+export type LogSession = Pick<Session, "manifest" | "catalog" | "log" | "offsets" | "transactions" | "close">
 
 /** Opens a store in this thread. @throws as the driver does */
 export function openThreadSession(directory: string): LogSession {
@@ -36,8 +37,10 @@ export function openThreadSession(directory: string): LogSession {
       }),
   }
   const log = new EmbeddedLog(channel)
+  const transactions = new EmbeddedTransactions(channel)
   const close = async (): Promise<void> => {
     await log.close()
+    await transactions.close()
     engine.close()
   }
   return {
@@ -45,6 +48,7 @@ export function openThreadSession(directory: string): LogSession {
     catalog: new EmbeddedCatalog(channel),
     log,
     offsets: new EmbeddedOffsets(channel),
+    transactions,
     close,
   }
 }

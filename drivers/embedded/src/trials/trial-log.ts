@@ -53,13 +53,13 @@ function unlessThere(error: unknown): void {
 }
 
 /** Records `first` to `first + count − 1` of a writer, as one batch. */
-function sealTrialBatch(
+export function sealTrialBatch(
   session: LogSession,
   topic: TopicDescription,
-  records: { writer: number; first: number; count: number; bytes: number },
+  records: { writer: number; first: number; count: number; bytes: number; partition?: number },
 ): SealedBatch {
   const { batchRecords, batchBytes } = session.manifest.limits
-  const writer = session.log.writer(topic, 0, { records: batchRecords, bytes: batchBytes })
+  const writer = session.log.writer(topic, records.partition ?? 0, { records: batchRecords, bytes: batchBytes })
   for (let index = 0; index < records.count; index += 1) {
     const payload = trialPayload(records.writer, records.first + index, records.bytes)
     if (!writer.tryAppend({ payload, key: null, headers: Headers.empty, id: undefined, timestampMicros: undefined })) {
