@@ -2,7 +2,8 @@
 import type { ServerKind } from "@millrace/servers"
 import { serverNeed, sharedServer } from "@millrace/servers"
 import type { JobOptions, JobResult } from "./job.ts"
-import { runJob } from "./job.ts"
+import { isRight as isJobRight, runJob } from "./job.ts"
+import { isOneToOne } from "./ledger.ts"
 import type { Place } from "./place.ts"
 import { backendPlace, temporaryPlace } from "./place.ts"
 import { count } from "./progress.ts"
@@ -31,6 +32,7 @@ export async function runEverywhere(options: Omit<JobOptions, "place">): Promise
   console.log(`\n${table.join("\n")}\n`)
   console.log(`${comparison(outcomes).join("\n")}\n`)
   for (const outcome of outcomes) {
+    if (outcome.kind === "ran" && typeof outcome.result.ledger === "string") console.log(outcome.result.ledger)
     if (outcome.kind === "skipped") console.log(`${outcome.name} was skipped: ${outcome.reason}`)
   }
   const right = outcomes.every(isRight)
@@ -66,18 +68,27 @@ async function attempt(name: string, open: () => Promise<Place>, options: Omit<J
 }
 
 function isRight(outcome: Outcome): boolean {
-  return outcome.kind === "skipped" || (outcome.kind === "ran" && outcome.result.differences.length === 0)
+  return outcome.kind === "skipped" || (outcome.kind === "ran" && isJobRight(outcome.result))
 }
 
-const columns = ["backend", "published", "whole work", "delivered twice", "taken over", "first flight", "figures"]
+const columns = [
+  "backend",
+  "published",
+  "whole work",
+  "delivered twice",
+  "taken over",
+  "first flight",
+  "figures",
+  "one to one",
+]
 
 function comparison(outcomes: readonly Outcome[]): string[] {
   return textTable(columns, outcomes.map(row))
 }
 
 function row(outcome: Outcome): string[] {
-  if (outcome.kind !== "ran") return [outcome.name, "-", "-", "-", "-", "-", outcome.kind]
-  const { backend, work, differences } = outcome.result
+  if (outcome.kind !== "ran") return [outcome.name, "-", "-", "-", "-", "-", outcome.kind, "-"]
+  const { backend, work, differences, ledger } = outcome.result
   const figures = differences.length === 0 ? "equal" : `${differences.length} differ`
   return [
     backend,
@@ -87,6 +98,7 @@ function row(outcome: Outcome): string[] {
     milliseconds(work?.takeover?.assignedMs),
     milliseconds(work?.takeover?.deliveredMs),
     figures,
+    typeof ledger === "string" ? "-" : isOneToOne(ledger.balance) ? "yes" : "no",
   ]
 }
 

@@ -1,6 +1,7 @@
-/** Counts which flights were delivered, and how often. */
+/** Counts which flights came, and how often. */
 export class Deliveries {
   readonly #times = new Map<number, number[]>()
+  #distinct = 0
 
   /** Flights of a partition below an offset that earlier runs have handled. */
   startAt(partition: number, offset: bigint): void {
@@ -13,10 +14,21 @@ export class Deliveries {
     this.#times.set(partition, times)
     const before = times[Number(offset)] ?? 0
     times[Number(offset)] = before + 1
+    if (before === 0) this.#distinct++
     return before === 0
   }
 
-  /** How many flights were delivered more than once. */
+  /** Whether it came. */
+  has(partition: number, offset: bigint): boolean {
+    return (this.#times.get(partition)?.[Number(offset)] ?? 0) > 0
+  }
+
+  /** How many different flights were added. */
+  get distinct(): number {
+    return this.#distinct
+  }
+
+  /** How many flights came more than once. */
   get repeated(): number {
     return [...this.#times.values()].reduce((sum, times) => sum + times.filter((count) => count > 1).length, 0)
   }

@@ -10,9 +10,14 @@ import type { TestContext } from "node:test"
 import { test } from "node:test"
 import { serverNeed, sharedServer } from "@millrace/servers"
 import { connect } from "millrace"
+import { typedLedger } from "./ledger.ts"
+import { keptPlace } from "./place.ts"
+import { ledgerTopic } from "./topics.ts"
 
 const main = join(import.meta.dirname, "main.ts")
 const busiest = /^DFW +1,103 .*\nORD +1,095 .*\nATL +846 /m
+const oneToOne = "Each flight has exactly one entry in the ledger, and each entry one flight."
+const exactlyOnce = /^exactly once +20,000 +([\d,]+|-) +20,000 +0 +0 +equal$/m
 const equal = "All figures of all 220 airports are equal to those computed straight from the file."
 
 interface Run {
@@ -62,6 +67,10 @@ test("one worker is killed, another takes over, and every figure is right", { ti
   assert.ok(run.output().includes(equal), run.output())
   assert.match(run.output(), /Worker 1 is killed when [\d,]+ flights are counted/)
   assert.match(run.output(), /[1-9][\d,]* flights were delivered more than once/)
+  assert.match(run.output(), /Processor 1 is killed when [\d,]+ flights are entered/)
+  assert.match(run.output(), /^at least once +20,000 +[1-9][\d,]* +snapshots +- +- +equal$/m)
+  assert.match(run.output(), exactlyOnce)
+  assert.ok(run.output().includes(oneToOne), run.output())
   assert.match(
     run.output(),
     /The other worker had partitions [\d, ]+ of the killed one after \d+ ms, .* first flight after \d+ ms/,
@@ -80,7 +89,25 @@ test("on kept data a second run says so and shows the same", { timeout: 60_000 }
   assert.doesNotMatch(second.output(), /killed/)
   assert.match(second.output(), busiest)
   assert.ok(second.output().includes(equal))
+  assert.match(second.output(), exactlyOnce)
+
+  await enterAgain(keep)
+  const third = start(t, { temporary, keep })
+  assert.equal(await third.ended, 1, third.output())
+  assert.match(third.output(), /^exactly once +20,000 +- +20,001 +0 +1 +\d+ differ$/m)
+  assert.match(third.output(), /Flights and entries of the ledger are not one to one\./)
+  assert.ok(!third.output().includes(oneToOne))
 })
+
+/** Enters a flight a second time, as a consumer that is killed between its send and its commit would. */
+async function enterAgain(directory: string): Promise<void> {
+  await using client = await connect(keptPlace(directory).url)
+  const ledger = typedLedger(ledgerTopic(client, "flights"))
+  await using reader = await ledger.records("first")
+  const entry = await reader.next()
+  assert.equal(entry.kind, "record")
+  await ledger.publish(entry.value)
+}
 
 test("killed as a whole, the job goes on where it stood", { timeout: 60_000 }, async (t) => {
   const temporary = await directory(t)
@@ -93,6 +120,7 @@ test("killed as a whole, the job goes on where it stood", { timeout: 60_000 }, a
   assert.equal(await second.ended, 0, second.output())
   assert.match(second.output(), /Going on in .*, where [\d,]+ flights are published and [1-9][\d,]* are counted/)
   assert.ok(second.output().includes(equal), second.output())
+  assert.match(second.output(), exactlyOnce)
 })
 
 test("stopped, the job leaves nothing", { timeout: 60_000 }, async (t) => {
@@ -120,7 +148,7 @@ test("without servers, all backends are the embedded one, and what was skipped i
   const run = start(t, { temporary, args: ["--all"], env: { ...nothing, ...urls } })
   assert.equal(await run.ended, 0, run.output())
   assert.match(run.output(), busiest)
-  assert.match(run.output(), /^embedded log +[\d,]+\/s +[\d.]+ s +[\d,]+ +[\d,]+ ms +[\d,]+ ms +equal$/m)
+  assert.match(run.output(), /^embedded log +[\d,]+\/s +[\d.]+ s +[\d,]+ +[\d,]+ ms +[\d,]+ ms +equal +yes$/m)
   for (const kind of ["kafka", "nats", "iggy"]) assert.match(run.output(), new RegExp(`^${kind} was skipped: no `, "m"))
   assert.match(run.output(), /All 1 that ran came to the same figures as the file\./)
 })
@@ -138,8 +166,10 @@ for (const kind of ["kafka", "nats", "iggy"] as const) {
     assert.match(run.output(), busiest)
     assert.ok(run.output().includes(equal), run.output())
     assert.match(run.output(), /Worker 1 is killed when [\d,]+ flights are counted/)
-    const stream = /stream (flights-[0-9a-f]{8})/.exec(run.output())?.[1] ?? ""
     await using client = await connect(url)
+    if (client.manifest.transactions.supported) assert.match(run.output(), exactlyOnce)
+    else assert.match(run.output(), /^Exactly once is left out on .+: .+\.$/m)
+    const stream = /stream (flights-[0-9a-f]{8})/.exec(run.output())?.[1] ?? ""
     const left: string[] = []
     for await (const { stream: name, topics } of client.streams()) if (name === stream && topics > 0) left.push(name)
     assert.deepEqual(left, [])

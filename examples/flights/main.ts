@@ -1,6 +1,7 @@
 /**
  * The main job: `npm start`. 20,000 flights go through a topic of four partitions, two worker processes compute the delays by airport,
- * one of them is killed in mid-way, and every figure must come out right.
+ * and two processors enter each flight into a ledger, exactly once. One of each is killed in mid-way; every figure must come out right, and
+ * flights and entries must be one to one.
  *
  *     npm start                                 in a temporary directory, which is removed
  *     npm start -- --keep ./data                in a directory that stays; a second run goes on where the first one stood
@@ -13,7 +14,7 @@
 import process from "node:process"
 import { parseArgs } from "node:util"
 import { runEverywhere } from "./all-backends.ts"
-import { runJob } from "./job.ts"
+import { isRight, runJob } from "./job.ts"
 import type { Place } from "./place.ts"
 import { backendPlace, keptPlace, temporaryPlace } from "./place.ts"
 import { printResult } from "./report.ts"
@@ -56,7 +57,7 @@ async function run(): Promise<boolean> {
   try {
     const result = await runJob({ ...options, place })
     printResult(result, options.sessionTimeoutMs)
-    return result.differences.length === 0
+    return isRight(result)
   } finally {
     const farewell = await place.leave()
     if (farewell !== undefined) console.log(farewell)

@@ -15,14 +15,25 @@ export function resultsTopic(client: Client, stream: string): Topic {
   return client.stream(stream).topic("delays")
 }
 
+/** One record for each flight, exactly once. */
+export function ledgerTopic(client: Client, stream: string): Topic {
+  return client.stream(stream).topic("ledger")
+}
+
 /** The consumer group of the workers. Some backends keep groups apart from streams, so it has the stream in its name. */
 export function workersGroup(client: Client, stream: string): ConsumerGroup {
   return flightsTopic(client, stream).consumerGroup(`${stream}-workers`)
 }
 
+/** The name of the processors' group. */
+export function processorsGroupName(stream: string): string {
+  return `${stream}-processors`
+}
+
 /** Deletes all of it; what was not made yet need not go. */
 export async function deleteAll(client: Client, stream: string): Promise<void> {
-  for (const thing of [workersGroup(client, stream), client.stream(stream)]) {
+  const processors = flightsTopic(client, stream).consumerGroup(processorsGroupName(stream))
+  for (const thing of [workersGroup(client, stream), processors, client.stream(stream)]) {
     try {
       await thing.delete()
     } catch (error) {

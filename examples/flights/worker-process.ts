@@ -2,22 +2,27 @@ import type { ChildProcess } from "node:child_process"
 import { fork } from "node:child_process"
 import { extname } from "node:path"
 
-/** What a worker tells its parent, before it handles a flight and after it stored a snapshot. */
+/** What a process tells its parent, before it handles a flight and (a worker) after it stored a snapshot. */
 export type WorkerReport =
   | { readonly kind: "assigned" | "released"; readonly partitions: readonly number[] }
   | { readonly kind: "delivered"; readonly partition: number; readonly offset: bigint }
   | { readonly kind: "stored"; readonly partition: number; readonly upTo: bigint }
 
-/** What a worker is started with. */
+/** The programs of the processes: `worker.ts` counts at least once, `processor.ts` makes records exactly once. */
+export type Program = "worker" | "processor"
+
+/** What a process is started with. */
 export interface WorkerTask {
   readonly url: string
   readonly stream: string
   readonly sessionTimeoutMs: number
 }
 
-/** A worker process, seen from its parent. */
+/** A worker or processor, seen from its parent. */
 export class WorkerProcess {
   readonly number: number
+  /** In words: `worker 1`. */
+  readonly name: string
   /** Settles when the process is gone, with its exit code; `undefined` when a signal ended it. */
   readonly exited: Promise<number | undefined>
   /** Flights that were delivered to it. */
@@ -28,10 +33,15 @@ export class WorkerProcess {
   readonly partitions: Set<number> = new Set()
   readonly #child: ChildProcess
 
-  constructor(number: number, task: WorkerTask, onReport: (worker: WorkerProcess, report: WorkerReport) => void) {
+  constructor(
+    [program, number]: readonly [program: Program, number: number],
+    task: WorkerTask,
+    onReport: (worker: WorkerProcess, report: WorkerReport) => void,
+  ) {
     this.number = number
-    const program = new URL(`./worker${extname(import.meta.url)}`, import.meta.url)
-    this.#child = fork(program, [JSON.stringify(task)], { serialization: "advanced" })
+    this.name = `${program} ${number}`
+    const file = new URL(`./${program}${extname(import.meta.url)}`, import.meta.url)
+    this.#child = fork(file, [JSON.stringify(task)], { serialization: "advanced" })
     this.#child.on("message", (message) => {
       const report = message as WorkerReport
       this.#note(report)

@@ -1,6 +1,7 @@
 /** A process of its own that answers one message at a time, and whose death is an error instead of a silence. */
 import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
+import { env } from "node:process"
 import { fileURLToPath } from "node:url"
 
 export interface Child {
@@ -12,9 +13,13 @@ export interface Child {
   end(): Promise<void>
 }
 
-/** Starts a module in a process of its own. */
-export function startChild(module: URL, args: readonly string[]): Child {
-  const process = fork(fileURLToPath(module), args)
+/** Starts a module in a process of its own. With `compiled` it gets the compiled packages, as those who installed them do. */
+export function startChild(
+  module: URL,
+  args: readonly string[],
+  { compiled = false }: { readonly compiled?: boolean } = {},
+): Child {
+  const process = fork(fileURLToPath(module), args, compiled ? { env: { ...env, NODE_OPTIONS: "" }, execArgv: [] } : {})
   const arrived: unknown[] = []
   let waiting: PromiseWithResolvers<unknown> | undefined
   const ended = exitOf(process)

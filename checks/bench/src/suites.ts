@@ -7,6 +7,8 @@ import { natsIds, natsSuite } from "./brokers/nats-suite.ts"
 import { consumerSuite } from "./consumer/suite.ts"
 import { embeddedSuite } from "./embedded/suite.ts"
 import { producerSuite } from "./producer/suite.ts"
+import { queueSuite } from "./queue/suite.ts"
+import { typedSuite } from "./typed/suite.ts"
 
 export interface Suite {
   readonly ids: readonly string[]
@@ -24,6 +26,8 @@ export const suites: Readonly<Record<string, Suite>> = {
   embedded: withoutServer(embeddedSuite),
   producer: withoutServer(producerSuite),
   consumer: withoutServer(consumerSuite),
+  typed: withoutServer(typedSuite),
+  queue: withoutServer(queueSuite),
   kafka: onServer(kafkaIds, startKafka, kafkaSuite),
   nats: onServer(natsIds, startNats, natsSuite),
   iggy: onServer(iggyIds, startIggy, iggySuite),

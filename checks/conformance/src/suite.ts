@@ -9,7 +9,10 @@ import { filtersChapter } from "./chapters/filters.ts"
 import { groupsChapter } from "./chapters/groups.ts"
 import { offsetsChapter } from "./chapters/offsets.ts"
 import { placesChapter } from "./chapters/places.ts"
+import { queuesChapter } from "./chapters/queues.ts"
 import { readChapter } from "./chapters/read.ts"
+import { stateChapter } from "./chapters/state.ts"
+import { transactionsChapter } from "./chapters/transactions.ts"
 import { upkeepChapter } from "./chapters/upkeep.ts"
 import { waitingChapter } from "./chapters/waiting.ts"
 import type { DriverUnderTest } from "./rig/factory.ts"
@@ -26,6 +29,9 @@ const chapters: Readonly<Record<string, (rig: Rig) => void>> = {
   places: placesChapter,
   offsets: offsetsChapter,
   groups: groupsChapter,
+  state: stateChapter,
+  queues: queuesChapter,
+  transactions: transactionsChapter,
   faults: faultsChapter,
   fidelity: fidelityChapter,
   absence: absenceChapter,

@@ -1,12 +1,14 @@
 import { parseArgs } from "node:util"
 
-/** What a seed decides: a life of programs that write, and one of programs that read. */
-export type Half = "producers" | "consumers"
+/** What a seed decides: lives of programs that write, that read, that take from work queues, and that work in transactions. */
+export type Part = (typeof parts)[number]
+
+export const parts = ["producers", "consumers", "queues", "transactions"] as const
 
 /** What the command was asked to do. */
 export type Command =
-  | { readonly kind: "seeds"; readonly from: number; readonly count: number; readonly only: Half | undefined }
-  | { readonly kind: "seed"; readonly seed: number; readonly trace: boolean; readonly only: Half | undefined }
+  | { readonly kind: "seeds"; readonly from: number; readonly count: number; readonly only: Part | undefined }
+  | { readonly kind: "seed"; readonly seed: number; readonly trace: boolean; readonly only: Part | undefined }
   | { readonly kind: "mutants"; readonly seeds: number; readonly names: readonly string[] }
   | { readonly kind: "help" }
 
@@ -15,7 +17,7 @@ export const usage: string = `npm run simulate -- [options]
   --from N           the first of them (1)
   --forever          seeds without an end, until one fails
   --seed N [--trace] one seed again, with every event it consists of
-  --only HALF        producers or consumers (both without an option)
+  --only PART        producers, consumers, queues or transactions (all without an option)
   --mutants [name …] breaks the core in one way after the other, each until a seed notices (within --seeds N, 1500)`
 
 /** @throws Error for options that are not known, or no numbers */
@@ -37,7 +39,7 @@ export function parseCommand(args: readonly string[]): Command {
   if (values.help) return { kind: "help" }
   if (values.mutants) return { kind: "mutants", seeds: whole("seeds", values.seeds, 1500), names: positionals }
   if (positionals.length > 0) throw new Error(`"${positionals[0]}" is not an option\n${usage}`)
-  const only = half(values.only)
+  const only = part(values.only)
   if (values.seed !== undefined)
     return { kind: "seed", seed: whole("seed", values.seed, 0), trace: values.trace ?? false, only }
   const from = whole("from", values.from, 1)
@@ -45,9 +47,9 @@ export function parseCommand(args: readonly string[]): Command {
   return { kind: "seeds", from, count: whole("seeds", values.seeds, 2000), only }
 }
 
-function half(text: string | undefined): Half | undefined {
-  if (text === undefined || text === "producers" || text === "consumers") return text
-  throw new Error(`--only ${text} is neither producers nor consumers\n${usage}`)
+function part(text: string | undefined): Part | undefined {
+  if (text === undefined || (parts as readonly string[]).includes(text)) return text as Part | undefined
+  throw new Error(`--only ${text} is none of ${parts.join(", ")}\n${usage}`)
 }
 
 function whole(option: string, text: string | undefined, fallback: number): number {

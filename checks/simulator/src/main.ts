@@ -3,7 +3,7 @@ import process from "node:process"
 import { type Command, parseCommand, usage } from "./command-line.ts"
 import { runMutants } from "./mutants/run-mutants.ts"
 import { failureReport } from "./report.ts"
-import { halvesOf, runSeeds } from "./run.ts"
+import { partsOf, runSeeds } from "./run.ts"
 
 process.exitCode = await run(parseCommand(process.argv.slice(2)))
 
@@ -23,12 +23,12 @@ async function run(command: Command): Promise<number> {
 
 async function replay({ seed, trace, only }: Command & { readonly kind: "seed" }): Promise<number> {
   let broken = 0
-  for (const { half, simulate } of halvesOf(only)) {
+  for (const { part, simulate } of partsOf(only)) {
     const result = await simulate(seed, { trace: true })
     if (trace) for (const line of result.trace) console.log(line)
     const { violations, calls, records } = result
-    if (violations.length > 0) console.log(failureReport(result, half))
-    else console.log(`seed ${seed}, ${half}: ${calls} calls, ${records} records, every promise held`)
+    if (violations.length > 0) console.log(failureReport(result, part))
+    else console.log(`seed ${seed}, ${part}: ${calls} calls, ${records} records, every promise held`)
     broken += violations.length
   }
   return broken === 0 ? 0 : 1

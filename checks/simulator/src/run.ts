@@ -1,8 +1,10 @@
 import { performance } from "node:perf_hooks"
-import type { Half } from "./command-line.ts"
+import type { Part } from "./command-line.ts"
+import { simulateQueues } from "./queues/queue-simulation.ts"
 import { simulateReading } from "./reading/reading-simulation.ts"
 import { failureReport } from "./report.ts"
 import { type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts"
+import { simulateTransactions } from "./transactions/transaction-simulation.ts"
 
 /** What a run over many seeds came to. */
 export interface RunSummary {
@@ -18,23 +20,25 @@ export interface RunSummary {
 const seedsBetweenReports = 1000
 
 /** What a seed is run by. */
-interface HalfRun {
-  readonly half: Half
+interface PartRun {
+  readonly part: Part
   readonly simulate: (seed: number, options?: SimulationOptions) => Promise<SimulationResult>
 }
 
 /** What a seed decides, one after the other. @param only Only this one. */
-export function halvesOf(only: Half | undefined): readonly HalfRun[] {
-  const halves: readonly HalfRun[] = [
-    { half: "producers", simulate },
-    { half: "consumers", simulate: simulateReading },
+export function partsOf(only: Part | undefined): readonly PartRun[] {
+  const all: readonly PartRun[] = [
+    { part: "producers", simulate },
+    { part: "consumers", simulate: simulateReading },
+    { part: "queues", simulate: simulateQueues },
+    { part: "transactions", simulate: simulateTransactions },
   ]
-  return halves.filter(({ half }) => only === undefined || half === only)
+  return all.filter(({ part }) => only === undefined || part === only)
 }
 
 /** Runs seeds one after the other until one fails. @param told Hears now and then how far it is. */
 export async function runSeeds(
-  { from, count, only }: { readonly from: number; readonly count: number; readonly only: Half | undefined },
+  { from, count, only }: { readonly from: number; readonly count: number; readonly only: Part | undefined },
   told: (text: string) => void,
 ): Promise<RunSummary> {
   const startedMs = performance.now()
@@ -47,14 +51,14 @@ export async function runSeeds(
   const { stackTraceLimit } = Error
   Error.stackTraceLimit = 0
   for (let seed = from; seed < from + count && failure === undefined; seed++) {
-    for (const { half, simulate: run } of halvesOf(only)) {
+    for (const { part, simulate: run } of partsOf(only)) {
       const result = await run(seed)
       calls += result.calls
       records += result.records
       if (result.violations.length === 0) continue
       // The same seed again, which costs nothing as long as all is well.
       Error.stackTraceLimit = stackTraceLimit
-      failure ??= failureReport(await run(seed, { trace: true }), half)
+      failure ??= failureReport(await run(seed, { trace: true }), part)
     }
     seeds++
     if (seeds % seedsBetweenReports === 0) told(`${seeds} seeds, ${records} records, ${perSecond()} seeds/s`)

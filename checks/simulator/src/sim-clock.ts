@@ -3,6 +3,9 @@ import type { Clock, Timer } from "@millrace/runtime"
 /** No program that is simulated sets as many timers: one that does runs in circles. */
 const mostTimers = 200_000
 
+/** No timer is finer, in ms: who waits for a time that rounding has put a hair behind now gets there. */
+const shortestMs = 0.001
+
 interface Pending {
   readonly due: number
   readonly order: number
@@ -37,7 +40,7 @@ export class SimClock implements Clock {
   }
 
   setTimer(delayMs: number, callback: () => void): Timer {
-    const due = this.#monotonicMs + Math.max(0, delayMs)
+    const due = this.#monotonicMs + (delayMs > 0 ? Math.max(shortestMs, delayMs) : 0)
     const pending: Pending = { due, order: this.#order++, callback, isLive: true }
     this.#push(pending)
     this.#live++
@@ -60,16 +63,21 @@ export class SimClock implements Clock {
     return this.#fired
   }
 
+  /** Whether more have fired than any program needs: something runs in circles, and the time stands still. */
+  get isExhausted(): boolean {
+    return this.#fired > mostTimers
+  }
+
   /** Moves the wall clock by so many ms, also back; the monotonic time stays. */
   jumpWall(ms: number): void {
     this.#wallMicros += BigInt(Math.round(ms * 1000))
   }
 
-  /** Moves both times on by `ms` and fires what falls due. */
+  /** Moves both times on by `ms` and fires what falls due, though no more timers than any program needs. */
   async advance(ms: number): Promise<void> {
     const target = this.#monotonicMs + ms
     await settle()
-    while (this.#fireNext(target)) await settle()
+    while (!this.isExhausted && this.#fireNext(target)) await settle()
     this.#moveTo(target)
   }
 
@@ -81,7 +89,7 @@ export class SimClock implements Clock {
     const target = this.#monotonicMs + limitMs
     await settle()
     while (!done()) {
-      if (this.#fired > mostTimers || !this.#fireNext(target)) return false
+      if (this.isExhausted || !this.#fireNext(target)) return false
       await settle()
     }
     return true

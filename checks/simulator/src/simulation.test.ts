@@ -12,8 +12,13 @@ import { catchMutant } from "./mutants/run-mutants.ts"
 
 const isLong = process.env.MILLRACE_LONG === "1"
 
-/** Of `npm test`, by halves; `npm run simulate` runs any number. */
-const seedsOf = { producers: isLong ? 20_000 : 2000, consumers: isLong ? 10_000 : 800 } as const
+/** Of `npm test`, by parts; `npm run simulate` runs any number. */
+const seedsOf = {
+  producers: isLong ? 20_000 : 2000,
+  consumers: isLong ? 10_000 : 800,
+  queues: isLong ? 10_000 : 300,
+  transactions: isLong ? 10_000 : 300,
+} as const
 
 /** The command, in a process of its own: what it sees of rejections and throws is not the test runner's. */
 function simulate(args: readonly string[]): Promise<{ readonly code: number | null; readonly output: string }> {
@@ -30,12 +35,12 @@ function simulate(args: readonly string[]): Promise<{ readonly code: number | nu
   })
 }
 
-for (const [half, seeds] of Object.entries(seedsOf)) {
-  test(`every promise to ${half} holds in ${seeds} seeds`, async () => {
+for (const [part, seeds] of Object.entries(seedsOf)) {
+  test(`every promise to ${part} holds in ${seeds} seeds`, async () => {
     const shares = Math.min(2, availableParallelism())
     const each = Math.ceil(seeds / shares)
     const runs = Array.from({ length: shares }, (_, share) =>
-      simulate(["--only", half, "--from", String(1 + share * each), "--seeds", String(each)]),
+      simulate(["--only", part, "--from", String(1 + share * each), "--seeds", String(each)]),
     )
     for (const { code, output } of await Promise.all(runs)) assert.equal(code, 0, output)
   })
@@ -55,6 +60,10 @@ test("a core that is broken on purpose is noticed", async () => {
     "drop the failures that nobody takes",
     "commit a message before it is handled",
     "start an assigned partition at 0",
+    "ack a message whose handler has failed",
+    "bury without a dead letter",
+    "commit what is still on its way",
+    "pass poison without its dead letter",
   ]
   const found = await Promise.all(
     mutants.filter(({ name }) => chosen.includes(name)).map((mutant) => catchMutant(mutant, 100)),
@@ -66,6 +75,10 @@ test("a core that is broken on purpose is noticed", async () => {
       "nothing accepted is lost",
       "a commit never passes an unhandled message",
       "reading starts where progress is stored",
+      "nothing is acked before it is handled",
+      "buried with its dead letter",
+      "one output for each input",
+      "one output for each input",
     ],
   )
 })

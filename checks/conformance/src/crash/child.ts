@@ -1,27 +1,9 @@
 /** One child process of a crash test: started ahead of time, sent off by a word, killed when its time has come. */
-import { type ChildProcess, execFile, fork } from "node:child_process"
+import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
-import { extname } from "node:path"
 import type { Readable } from "node:stream"
-import { fileURLToPath } from "node:url"
-import { promisify } from "node:util"
+import { type ChildProgram, childEnvironment, programPath } from "./child-programs.ts"
 import { collectReports, reportDescriptor } from "./report.ts"
-
-/** Sources run as `.ts`, the compiled tests as `.js`. */
-const extension = extname(fileURLToPath(import.meta.url))
-
-/** Fills the cache of compiled code, so that one child after another starts fast. */
-export async function warmUp(cache: string): Promise<void> {
-  await promisify(execFile)(process.execPath, [scriptPath("warm-child")], { env: withCache(cache) })
-}
-
-function scriptPath(name: string): string {
-  return fileURLToPath(new URL(`./${name}${extension}`, import.meta.url))
-}
-
-function withCache(cache: string): NodeJS.ProcessEnv {
-  return { ...process.env, NODE_COMPILE_CACHE: cache }
-}
 
 /** How long a child may take to say that it is ready, in ms. */
 const readyWithinMs = 20_000
@@ -38,15 +20,18 @@ export class CrashChild {
 
   /**
    * @param options.take Gets the words of each report but `ready`.
-   * @param options.cache Where Node keeps compiled code; see `warmUp`.
+   * @param options.cache Where the programs are; see `prepareChildren`.
    */
   constructor(
-    script: "writer-child" | "consumer-child" | "reader-child",
+    program: Exclude<ChildProgram, "warm-child">,
     args: readonly string[],
     options: { readonly take: (words: string[]) => void; readonly cache: string },
   ) {
     const stdio = ["ignore", "ignore", "pipe", "ipc", "pipe"] as const
-    this.#process = fork(scriptPath(script), args, { stdio: [...stdio], env: withCache(options.cache) })
+    this.#process = fork(programPath(program, options.cache), args, {
+      stdio: [...stdio],
+      env: childEnvironment(options.cache),
+    })
     this.#exited = once(this.#process, "exit")
     this.ready = new Promise((resolve) => {
       this.#ready = resolve

@@ -4,7 +4,8 @@
  */
 import type { Random } from "@millrace/runtime"
 import { connect, NotFoundError, type Topic } from "millrace"
-import { CrashChild, warmUp } from "./child.ts"
+import { CrashChild } from "./child.ts"
+import { prepareChildren } from "./child-programs.ts"
 import { lanePayload, readLane } from "./lane.ts"
 import type { Stored } from "./log-checker.ts"
 import { checkAtLeastOnce, checkAtMostOnce, type Readings } from "./reader-checker.ts"
@@ -31,7 +32,7 @@ export interface KillOptions {
   /** How soon a member that was killed is taken for dead, in ms. */
   readonly sessionTimeoutMs: number
   readonly random: Random
-  /** A directory for what Node keeps of compiled code. */
+  /** A directory for the children's programs and what Node keeps of them. */
   readonly cache: string
 }
 
@@ -45,7 +46,7 @@ export interface KillResult {
 
 /** @throws Error that lists what was passed over, repeated or out of order, by kind. */
 export async function killReaders(options: KillOptions): Promise<KillResult> {
-  await warmUp(options.cache)
+  await prepareChildren(options.cache)
   const client = await connect(options.url)
   const crews = options.crews.map((kinds) => new Crew(kinds, options))
   const readers = crews.flatMap((crew) => crew.readers)

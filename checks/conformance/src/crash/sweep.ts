@@ -5,7 +5,8 @@
 
 import type { Random } from "@millrace/runtime"
 import { type Client, connect, type Topic } from "millrace"
-import { CrashChild, warmUp } from "./child.ts"
+import { CrashChild } from "./child.ts"
+import { prepareChildren } from "./child-programs.ts"
 import { readLane } from "./lane.ts"
 import { type Confirmed, checkLog, type Stored } from "./log-checker.ts"
 import { checkProgress } from "./progress-checker.ts"
@@ -42,7 +43,7 @@ export interface SweepOptions {
   /** How many processes are killed, at least: a round kills four. */
   readonly kills: number
   readonly random: Random
-  /** A directory for what Node keeps of compiled code. */
+  /** A directory for the children's programs and what Node keeps of them. */
   readonly cache: string
   /** Checks the files while nobody has them open; throws when something is wrong. */
   readonly verify: () => Promise<void>
@@ -52,7 +53,7 @@ export interface SweepOptions {
 export async function sweep(options: SweepOptions): Promise<SweepResult> {
   const alive: CrashChild[] = []
   try {
-    await warmUp(options.cache)
+    await prepareChildren(options.cache)
     return await rounds(options, alive)
   } finally {
     await Promise.all(alive.map((child) => child.kill()))

@@ -21,8 +21,25 @@ export interface Fate {
   readonly error?: MillraceError
 }
 
+/** What is asked of work queues. */
+export type QueueRequest = "queue" | "pull" | "settle"
+
+/** What is asked of a coordinator of transactions. */
+export type TransactionRequest = "init" | "begin" | "enlist" | "prepare" | "commit" | "abort" | "complete" | "prepared"
+
 /** Requests that are not appends, by what they ask for. */
-export type ControlRequest = "describe" | "create" | "change" | "identify" | "read" | "offsets" | "locate" | "group"
+export type ControlRequest =
+  | "describe"
+  | "create"
+  | "change"
+  | "identify"
+  | "read"
+  | "offsets"
+  | "locate"
+  | "group"
+  | QueueRequest
+  | TransactionRequest
+  | "state"
 
 /**
  * What is odd about the answer of one poll. All of it is allowed by the contract.

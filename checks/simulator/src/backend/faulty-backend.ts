@@ -18,12 +18,17 @@ import type { Fate, FaultPlan } from "./fate.ts"
 import { noFaults } from "./fate.ts"
 import { FaultySession } from "./faulty-session.ts"
 import { OffsetBook } from "./offset-book.ts"
-import type { AppendRules } from "./partition-log.ts"
+import type { AppendRules, PartitionLog } from "./partition-log.ts"
 import { ProducerBook } from "./producer-book.ts"
+import { QueueBook } from "./queue-book.ts"
+import { type QueueWatch, unwatchedQueues } from "./queue-watch.ts"
 import { type ReadingWatch, unwatched } from "./reading-watch.ts"
 import type { BatchWatch, SimBatch } from "./sim-batch.ts"
+import { SimCoordination } from "./sim-coordination.ts"
 import { SimGroup } from "./sim-group.ts"
 import { type History, SimTopic } from "./sim-topic.ts"
+import { StateBook } from "./state-book.ts"
+import { type TransactionWatch, unwatchedTransactions } from "./transaction-watch.ts"
 
 /** Is told of each append, so that the rules of the contract can be checked from the backend's side. */
 export interface BackendWatch extends BatchWatch {
@@ -42,10 +47,14 @@ export interface BackendOptions {
   readonly faults?: FaultPlan
   readonly watch?: BackendWatch
   readonly reading?: ReadingWatch
+  readonly queueWatch?: QueueWatch
+  readonly transactionWatch?: TransactionWatch
   /** Batches of more records are refused as too large. Default: none is. */
   readonly largestBatch?: number
   /** A batch that holds a record with a larger payload is refused as too large. Default: none is. */
   readonly largestRecordBytes?: number
+  /** Whether each transaction has an identity of its own, or only those behind an abort. Default true. */
+  readonly renewsIdentities?: boolean
   /** Whether an epoch that was raised is refused on partitions that have not seen the new one. Default true. */
   readonly fencesEverywhere?: boolean
 }
@@ -60,11 +69,17 @@ export class FaultyBackend {
   readonly faults: FaultPlan
   readonly watch: BackendWatch
   readonly reading: ReadingWatch
+  readonly queueWatch: QueueWatch
+  readonly transactionWatch: TransactionWatch
   readonly offsets: OffsetBook = new OffsetBook({
     topic: (place) => this.topic(place),
     claimOf: (group, place) => this.#groups.get(group)?.claimOf(place),
+    holder: (owner, place) => this.coordination.holder(owner, place),
   })
   readonly producers: ProducerBook = new ProducerBook()
+  readonly queues: QueueBook
+  readonly coordination: SimCoordination
+  readonly state: StateBook
   /** Every history of every partition that ever was, in the order of their beginnings. */
   readonly histories: History[] = []
   readonly #options: BackendOptions
@@ -82,6 +97,11 @@ export class FaultyBackend {
     this.faults = options.faults ?? noFaults
     this.watch = options.watch ?? nobody
     this.reading = options.reading ?? unwatched
+    this.queueWatch = options.queueWatch ?? unwatchedQueues
+    this.transactionWatch = options.transactionWatch ?? unwatchedTransactions
+    this.queues = new QueueBook(this)
+    this.coordination = new SimCoordination(this)
+    this.state = new StateBook(this.clock)
     this.#options = options
   }
 
@@ -97,6 +117,10 @@ export class FaultyBackend {
     this.#sessions.delete(session)
   }
 
+  get renewsIdentities(): boolean {
+    return this.#options.renewsIdentities ?? true
+  }
+
   get isDown(): boolean {
     return this.#isDown
   }
@@ -110,6 +134,12 @@ export class FaultyBackend {
   restore(): void {
     this.#isDown = false
     for (const session of this.#sessions) session.restore()
+  }
+
+  /** The backend was restarted: open transactions are aborted, and what queues were not asked to confirm is undone. */
+  restart(): void {
+    this.coordination.restart()
+    this.queues.crash()
   }
 
   createStream(stream: string): void {
@@ -222,11 +252,21 @@ export class FaultyBackend {
     }
   }
 
-  #store(batch: SimBatch, identity: (Identity & { readonly sequence: number }) | undefined): AppendResult {
+  /** @throws NotFoundError when the batch has no place to go to */
+  checkBatch(batch: SimBatch): void {
+    this.#placeOf(batch)
+  }
+
+  #placeOf(batch: SimBatch): { readonly topic: SimTopic; readonly log: PartitionLog } {
     const topic = this.topic(batch.topic)
     if (!topic.isDescribedBy(batch.topic)) throw new NotFoundError(`topic "${keyOf(batch.topic)}" was recreated`)
     const log = topic.log(batch.partition)
     if (log === undefined) throw new ConnectionError(`partition ${batch.partition} is not there`)
+    return { topic, log }
+  }
+
+  #store(batch: SimBatch, identity: (Identity & { readonly sequence: number }) | undefined): AppendResult {
+    const { topic, log } = this.#placeOf(batch)
     const { deduplicationWindowMs } = topic.description
     const rules: AppendRules = {
       manifest: this.manifest,

@@ -15,6 +15,7 @@ import {
   type OffsetStore,
   type PartitionLog,
   type Position,
+  type QueueBroker,
   type SealedBatch,
   type Session,
   type StreamDescription,
@@ -25,10 +26,14 @@ import type { ControlRequest } from "./fate.ts"
 import type { FaultyBackend } from "./faulty-backend.ts"
 import { Ingest } from "./ingest.ts"
 import type { PartitionLog as StoredLog } from "./partition-log.ts"
+import { queueBroker } from "./queue-book.ts"
 import { Requests } from "./requests.ts"
 import { type SimBatch, SimWriter } from "./sim-batch.ts"
 import { SimCoordinator } from "./sim-coordinator.ts"
+import type { QueueLine, SimQueueSession } from "./sim-queue-session.ts"
 import { SimReader } from "./sim-reader.ts"
+import { transactionsOf } from "./sim-transaction-session.ts"
+import { stateStore } from "./state-book.ts"
 
 const absent = { supported: false, reason: "it is simulated", instead: "Use a real one" } as const
 
@@ -49,6 +54,8 @@ export class FaultySession implements Session {
   /** When the last request of each partition that is on its way arrives. */
   readonly #busyUntilMs = new Map<string, number>()
   readonly #ingests = new Map<string, Ingest>()
+  readonly #takers = new Set<SimQueueSession>()
+  readonly #watches: (() => void)[] = []
   #lostMs = 0
 
   /** Made by `FaultyBackend.connect`. */
@@ -66,9 +73,10 @@ export class FaultySession implements Session {
       isAwake: () => !this.#requests.isClosed && !this.#requests.isStalled,
       ask: (work) => this.#ask("group", work),
     })
-    this.queues = absentQueues(name, absent)
-    this.transactions = absentTransactions(name, absent)
-    this.state = absentState(name, absent)
+    const { queues, transactions, state } = backend.manifest
+    this.queues = queues.supported ? this.#queues() : absentQueues(name, absent)
+    this.transactions = transactions.supported ? this.#transactions() : absentTransactions(name, absent)
+    this.state = state.supported ? this.#state() : absentState(name, absent)
   }
 
   /** Requests that have not been answered. */
@@ -112,6 +120,8 @@ export class FaultySession implements Session {
 
   async close(): Promise<void> {
     this.groups.close()
+    for (const taker of this.#takers) await taker.close()
+    for (const end of this.#watches) end()
     this.#requests.close()
     this.#backend.disconnected(this)
   }
@@ -153,6 +163,34 @@ export class FaultySession implements Session {
       deleteTopic: (name) => this.#ask("change", () => backend.deleteTopic(name)),
       deleteStream: (stream) => this.#ask("change", () => backend.deleteStream(stream)),
     }
+  }
+
+  #queues(): QueueBroker {
+    const backend = this.#backend
+    const line: QueueLine = {
+      session: this,
+      clock: backend.clock,
+      requests: this.#requests,
+      watch: backend.queueWatch,
+      fate: () => backend.faults.control("pull"),
+      oddity: () => backend.faults.oddity?.() ?? "none",
+      ask: (request, work) => this.#ask(request, work),
+      onChange: (look) => backend.onChange(look),
+      changed: () => backend.changed(),
+    }
+    return queueBroker(backend, line, (taker) => this.#takers.add(taker))
+  }
+
+  #transactions(): Session["transactions"] {
+    return transactionsOf({ backend: this.#backend, ask: (request, work) => this.#ask(request, work) })
+  }
+
+  #state(): Session["state"] {
+    return stateStore(
+      this.#backend.state,
+      (work) => this.#ask("state", work),
+      (end) => this.#watches.push(end),
+    )
   }
 
   #describeStream(stream: string): StreamDescription {
@@ -282,7 +320,11 @@ export class FaultySession implements Session {
     if (!this.#requests.isDown) this.#busyUntilMs.set(place, handledMs)
     const isIngest = this.#isIngest(options) && !this.#requests.isDown
     const passage = isIngest ? this.#ingestOf(place).begin(batch, fate) : undefined
-    const store = (): AppendResult => this.#backend.store(batch, options.identity)
+    const store = (): AppendResult => {
+      if (options.transaction === undefined) return this.#backend.store(batch, options.identity)
+      this.#backend.coordination.stage(options.transaction, batch, options.identity)
+      return staged
+    }
     const work = passage === undefined ? store : () => passage.pass(() => withoutOffsets(store()))
     try {
       return await this.#requests.run({ ...fate, arriveMs: handledMs - nowMs }, work, passage?.miss)
@@ -321,6 +363,9 @@ function anchored(log: StoredLog, at: Anchor): number {
   for (let offset = end - 1; offset >= log.first; offset--) if (!log.hidden.has(offset)) return offset
   return end
 }
+
+/** What is told of a batch before its transaction is committed. */
+const staged: AppendResult = { contiguous: false, duplicates: 0 }
 
 function withoutOffsets({ duplicates }: AppendResult): AppendResult {
   return { contiguous: false, duplicates }

@@ -33,6 +33,10 @@ export interface ManifestVariation {
   readonly duplicates?: "counted" | "silent"
   /** Whether it has groups, also with members of stable names. Default false. */
   readonly groups?: boolean
+  /** Whether it has work queues, transactions of everything, and small state. Default false. */
+  readonly queues?: boolean
+  readonly transactions?: boolean
+  readonly state?: boolean
   /** Whether its offsets can have holes. Default false. */
   readonly holes?: boolean
   /** Of one record's payload. Default 10,000. */
@@ -50,6 +54,9 @@ export function manifestOf(kind: BackendKind, variation: ManifestVariation = {})
     payloadBytes = 10_000,
     groups = false,
     holes = false,
+    queues = false,
+    transactions = false,
+    state = false,
   } = variation
   const append = appends[kind]
   return {
@@ -74,9 +81,9 @@ export function manifestOf(kind: BackendKind, variation: ManifestVariation = {})
     offsets: { durability: ["synced", "written"], range: "any" },
     groups: groups ? present : absent,
     staticMembers: groups ? present : absent,
-    queues: absent,
-    transactions: absent,
-    state: absent,
+    queues: queues ? present : absent,
+    transactions: transactions ? { ...present, partitions: "any", offsets: present, prepare: present } : absent,
+    state: state ? present : absent,
     limits: {
       payloadBytes,
       headersBytes: 5000,

@@ -8,6 +8,7 @@ import {
   type OffsetOwner,
   type Position,
   type TopicPartition,
+  TransactionStateError,
 } from "@millrace/contract"
 import type { SimTopic } from "./sim-topic.ts"
 
@@ -17,6 +18,8 @@ interface BookHost {
   topic(place: TopicPartition): SimTopic
   /** The claim under which a group's member owns the partition now. */
   claimOf(group: string, place: TopicPartition): Claim | undefined
+  /** The id of the prepared transaction that holds these offsets. */
+  holder(owner: OffsetOwner, place: TopicPartition): string | undefined
 }
 
 /** The stored progress of named consumers and groups: next offsets, each for one history, fenced by claims. No time, no faults. */
@@ -29,7 +32,12 @@ export class OffsetBook {
   }
 
   load(owner: OffsetOwner, places: readonly TopicPartition[]): (Position | undefined | MillraceError)[] {
-    return places.map((place) => outcomeOf(() => this.stored(owner, place)))
+    return places.map((place) =>
+      outcomeOf(() => {
+        this.#checkHold(owner, place)
+        return this.stored(owner, place)
+      }),
+    )
   }
 
   /** @throws NotFoundError */
@@ -40,14 +48,32 @@ export class OffsetBook {
     return entry === undefined || entry.lineage !== lineage ? undefined : { ...place, offset: entry.offset, lineage }
   }
 
+  /** What is stored for the present history, without a look at whoever holds it. */
+  peek(owner: OffsetOwner, place: TopicPartition): bigint | undefined {
+    const outcome = outcomeOf(() => this.stored(owner, place))
+    return outcome instanceof MillraceError ? undefined : outcome?.offset
+  }
+
   /** @returns why it was not stored; `undefined` when it was */
   store(owner: OffsetOwner, entry: OffsetEntry): MillraceError | undefined {
+    const refusal = this.check(owner, entry)
+    if (refusal === undefined) this.commit(owner, entry)
+    return refusal
+  }
+
+  /** @returns why it could not be stored now */
+  check(owner: OffsetOwner, entry: OffsetEntry): MillraceError | undefined {
     return failureOf(() => {
       const { lineage } = this.#present(entry)
       if (lineage !== entry.lineage) throw new HistoryChangedError(`topic "${entry.topic}" has another history`)
       this.#checkClaim(owner, entry)
-      this.#entries.set(entryKey(owner, entry), { offset: entry.offset, lineage })
+      this.#checkHold(owner, entry)
     })
+  }
+
+  /** Stores what was checked before, when that was the time for it. */
+  commit(owner: OffsetOwner, entry: OffsetEntry): void {
+    this.#entries.set(entryKey(owner, entry), { offset: entry.offset, lineage: entry.lineage })
   }
 
   /** @returns why nothing was forgotten; `undefined` when it was */
@@ -55,6 +81,7 @@ export class OffsetBook {
     return failureOf(() => {
       this.#present(entry)
       this.#checkClaim(owner, entry)
+      this.#checkHold(owner, entry)
       this.#entries.delete(entryKey(owner, entry))
     })
   }
@@ -69,6 +96,17 @@ export class OffsetBook {
     const { description } = this.#host.topic(place)
     if (place.partition < description.partitions.length) return description
     throw new NotFoundError(`partition ${place.partition} of topic "${place.topic}" is not there`)
+  }
+
+  #checkHold(owner: OffsetOwner, place: TopicPartition): void {
+    const holder = this.#host.holder(owner, place)
+    if (holder === undefined) return
+    const what = `the progress of "${owner.name}" in partition ${place.partition} of topic "${place.topic}"`
+    const context = { transactionalId: holder }
+    throw new TransactionStateError(`the prepared transaction of "${holder}" holds ${what}`, {
+      retryable: true,
+      context,
+    })
   }
 
   #checkClaim(owner: OffsetOwner, entry: TopicPartition & { readonly claim?: Claim }): void {

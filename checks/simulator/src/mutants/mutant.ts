@@ -1,4 +1,4 @@
-import type { Half } from "../command-line.ts"
+import type { Part } from "../command-line.ts"
 
 /** One way to break the core: a text in one of its files that is replaced by another. */
 export interface Mutant {
@@ -10,11 +10,20 @@ export interface Mutant {
   readonly replace: string
 }
 
-const readingRooms = ["consumer", "partition", "progress", "group", "handler"]
+/** Which part of a seed has to notice what is broken in a room. */
+const partOfRoom: Readonly<Record<string, Part>> = {
+  consumer: "consumers",
+  partition: "consumers",
+  progress: "consumers",
+  group: "consumers",
+  handler: "consumers",
+  queue: "queues",
+  transaction: "transactions",
+}
 
-/** Which half of a seed has to notice it. */
-export function halfOf({ file }: Mutant): Half {
-  return readingRooms.some((room) => file.startsWith(`${room}/`)) ? "consumers" : "producers"
+/** Which part of a seed has to notice it. */
+export function partOf({ file }: Mutant): Part {
+  return partOfRoom[file.slice(0, file.indexOf("/"))] ?? "producers"
 }
 
 /** The source with the mutant in it. @throws Error unless the text is there exactly once */

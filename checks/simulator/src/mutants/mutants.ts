@@ -1,5 +1,7 @@
 import { consumerMutants } from "./consumer-mutants.ts"
 import type { Mutant } from "./mutant.ts"
+import { queueMutants } from "./queue-mutants.ts"
+import { transactionMutants } from "./transaction-mutants.ts"
 
 /** The ways in which the core is broken to see that a seed notices. Each breaks one promise, as a plausible mistake would. */
 export const mutants: readonly Mutant[] = [
@@ -183,4 +185,6 @@ export const mutants: readonly Mutant[] = [
     replace: "      return true\n",
   },
   ...consumerMutants,
+  ...queueMutants,
+  ...transactionMutants,
 ]

@@ -159,7 +159,11 @@ export class ReadingDesk implements ReadingWatch {
     const lane = program.lanes.get(key)
     const isRead = lane !== undefined && (lane.expected !== undefined || lane.readTo > 0)
     const isAsked = program.isAsking && program.loads.has(key)
-    if (!isRead && !isAsked) program.loads.set(key, answer === undefined ? undefined : Number(answer.offset))
+    if (isAsked && answer !== undefined) program.asked.set(key, Number(answer.offset))
+    if (!isRead && !isAsked) {
+      program.loads.set(key, answer === undefined ? undefined : Number(answer.offset))
+      program.asked.delete(key)
+    }
     this.note(program, `loads ${place.topic}/${place.partition}: ${answer?.offset ?? "nothing"}`)
   }
 

@@ -2,12 +2,12 @@
 import { FaultyBackend } from "../backend/faulty-backend.ts"
 import { manifestOf } from "../backend/manifests.ts"
 import { Chance } from "../chance.ts"
+import { Calls } from "../sim-calls.ts"
 import { SimClock } from "../sim-clock.ts"
 import type { SimulationOptions, SimulationResult } from "../simulation.ts"
 import { Trace } from "../trace.ts"
 import { observed } from "../unobserved.ts"
 import { streamName, type Violation } from "../workload/world.ts"
-import { Calls } from "./calls.ts"
 import { readingChecks } from "./checks/all.ts"
 import { ConsumerActor } from "./consumer-actor.ts"
 import type { Owner } from "./owner.ts"
@@ -140,7 +140,7 @@ class ReadingSimulation {
     const isDone = (): boolean => this.#owners.every((owner) => this.#missing(owner) === undefined)
     const untilMs = this.#clock.monotonicMs() + calmMs
     // Who is out by itself is followed by another one.
-    while (!isDone() && this.#clock.monotonicMs() < untilMs) {
+    while (!isDone() && !this.#clock.isExhausted && this.#clock.monotonicMs() < untilMs) {
       for (const owner of this.#owners) if (this.#living(owner).length === 0) this.#start(owner)
       // The clock goes as far as a timer.
       const end = this.#clock.setTimer(lookMs, () => {})
@@ -167,8 +167,9 @@ class ReadingSimulation {
       ending.catch((error: unknown) => this.#violate("programs run", String(error)))
     }
     const isOver = await this.#clock.runUntil(() => open === 0, 2 * endMs)
-    if (!isOver) this.#violate("everything ends", `${open} programs have not ended`)
     const calls = this.#calls.open
+    if (!isOver)
+      this.#violate("everything ends", `${open} programs have not ended, with ${calls.slice(0, 5).join(", ")} open`)
     if (calls.length > 0)
       this.#violate("every call settles", `${calls.length} calls are open: ${calls.slice(0, 5).join(", ")}`)
     for (const { program } of this.#actors) program.kill()

@@ -3,6 +3,7 @@ import type { FaultyBackend } from "../backend/faulty-backend.ts"
 import { SimBatch } from "../backend/sim-batch.ts"
 import type { SimTopic } from "../backend/sim-topic.ts"
 import type { Chance } from "../chance.ts"
+import { numbered } from "../record-number.ts"
 
 const watch = { made: (): void => {}, released: (): void => {} }
 
@@ -31,8 +32,7 @@ export class RecordFeed {
     const timestampMicros = clock.nowMicros()
     const content = Array.from({ length: count }, () => {
       const number = ++this.#records
-      const payload = new Uint8Array(4)
-      new DataView(payload.buffer).setUint32(0, number)
+      const payload = numbered(number)
       const id: MessageId = BigInt(number)
       return { payload, key: this.#chance.of(keys), headers: Headers.empty, id, timestampMicros }
     })

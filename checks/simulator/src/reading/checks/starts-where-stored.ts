@@ -10,6 +10,8 @@ export const startsWhereStored: ReadingCheck = {
     if (lane.expected !== undefined || lane.isWilful) return undefined
     const start = startOf(fact)
     if (start === undefined || follows(lane, start, offset, history.log.hidden)) return undefined
+    const asked = program.asked.get(placeKey(lane.place))
+    if (asked !== undefined && follows(lane, asked, offset, history.log.hidden)) return undefined
     const { topic, partition } = lane.place
     return `program ${program.id} gets ${topic}/${partition}@${offset} first, where ${start} is its start`
   },
