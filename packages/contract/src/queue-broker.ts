@@ -70,13 +70,16 @@ export interface QueuePullLimits {
   readonly maxWaitMs: number
 }
 
-/** One taker. Closing it settles nothing: what it holds comes back to the queue when its wait is over. */
+/**
+ * One taker. Closing it settles nothing: what it holds comes back to the queue when its wait is over. What a pull was just being answered
+ * with is given back at once where the driver can.
+ */
 export interface QueueSession {
   /** As the queue was made. */
   readonly spec: QueueSpec
   /**
    * Messages for this taker, as soon as there are any; `[]` when the wait is over, and early also otherwise. What is to be handed out again goes before what was
-   * never handed out. Several pulls may wait at once. The wait of a message counts from the answer, or from shortly before. A batch that is
+   * never handed out; under the policy `all` what comes again of a partition comes in the order of offsets. Several pulls may wait at once. The wait of a message counts from the answer, or from shortly before. A batch that is
    * damaged keeps back its own messages alone; a pull that finds nothing else fails with CorruptionError.
    * @throws NotFoundError when the queue or the topic is gone, HistoryChangedError never: a purge takes the messages out of the queue
    */
@@ -105,7 +108,8 @@ export interface QueueDelivery extends Position {
 export interface Settlement {
   readonly token: unknown
   /**
-   * `ack`: it is done. `nak`: hand it out again, after `delayMs`. `inProgress`: its wait begins anew. `terminate`: never hand it out
+   * `ack`: it is done; with policy `all` so is everything of its partition with a smaller offset that was handed out, also what was naked.
+   * `nak`: hand it out again, after `delayMs`. `inProgress`: its wait begins anew. `terminate`: never hand it out
    * again, though it is not done.
    */
   readonly verdict: "ack" | "nak" | "inProgress" | "terminate"

@@ -37,11 +37,11 @@ export interface PreparedTransaction {
 
 /** One incarnation. One transaction at a time; the core sees to that, and to the order of the calls. */
 export interface TransactionSession {
-  /** What batches of the transaction under way carry. May change with each `begin`. */
+  /** What batches of the transaction under way carry. May change with each `begin`; while it is the same, sequences go on. */
   readonly identity: Identity
   /** The token of a transaction that was prepared before and kept; `undefined` once it is completed. */
   readonly prepared: string | undefined
-  /** @throws FencedError */
+  /** Asked again only after a rejection. @throws FencedError */
   begin(): Promise<TransactionHandle>
   /**
    * The offsets are stored when the transaction commits. A later entry of the same partition replaces the earlier one.
@@ -50,7 +50,7 @@ export interface TransactionSession {
   enlistOffsets(handle: TransactionHandle, owner: OffsetOwner, entries: readonly OffsetEntry[]): Promise<void>
   /**
    * The transaction survives its owner from here on, and can only be committed or aborted. Nobody may store or load the offsets that it
-   * holds before it ended: that fails with a retryable error that names it.
+   * holds before it ended: that fails with a retryable error that names it. Asked again only after a rejection.
    * @returns the token, for a coordinator to keep
    */
   prepare(handle: TransactionHandle): Promise<string>
