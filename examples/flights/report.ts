@@ -18,7 +18,7 @@ export function printResult(result: JobResult, sessionTimeoutMs: number): void {
 const guaranteeColumns = ["", "flights", "delivered again", "records", "missing", "twice", "figures"]
 
 /** Prints both ways side by side: what was delivered more than once, and what came of it. */
-export function printLedger({ ledger, work, differences }: JobResult): void {
+function printLedger({ ledger, work, differences }: JobResult): void {
   if (typeof ledger === "string") return
   const { flights, entries, missing, twice } = ledger.balance
   const again = (repeated: number | undefined): string => (repeated === undefined ? "-" : count(repeated))
@@ -62,7 +62,9 @@ export function printDifferences({ differences, airports, ledger }: JobResult): 
 function printBalance({ balance, differences }: LedgerResult, airports: number): void {
   if (isOneToOne(balance)) console.log("Each flight has exactly one entry in the ledger, and each entry one flight.")
   else console.error("Flights and entries of the ledger are not one to one.")
-  if (differences.length > 0) printFigures(differences, airports)
+  if (differences.length === 0) return
+  console.error("From the entries:")
+  printFigures(differences, airports)
 }
 
 function printFigures(differences: readonly string[], airports: number): void {

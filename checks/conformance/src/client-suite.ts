@@ -4,6 +4,7 @@ import { backgroundFailuresChapter } from "./client/background-failures.ts"
 import { badInputChapter } from "./client/bad-input.ts"
 import { collectingChapter } from "./client/collecting.ts"
 import { committingChapter } from "./client/committing.ts"
+import { confluentChapter } from "./client/confluent.ts"
 import { consumingChapter } from "./client/consuming.ts"
 import { encryptionChapter } from "./client/encryption.ts"
 import { fieldFidelityChapter } from "./client/field-fidelity.ts"
@@ -20,10 +21,29 @@ import { observingChapter } from "./client/observing.ts"
 import { outOfPlaceChapter } from "./client/out-of-place.ts"
 import { pollingChapter } from "./client/polling.ts"
 import { positionsChapter } from "./client/positions.ts"
+import { preparingChapter } from "./client/preparing.ts"
+import { processingChapter } from "./client/processing.ts"
+import { processingFailuresChapter } from "./client/processing-failures.ts"
 import { producingChapter } from "./client/producing.ts"
+import { queueEndsChapter } from "./client/queue-ends.ts"
+import { queueHandlingChapter } from "./client/queue-handling.ts"
+import { queueKeepingChapter } from "./client/queue-keeping.ts"
+import { queueLettersChapter } from "./client/queue-letters.ts"
+import { queueRefusalsChapter } from "./client/queue-refusals.ts"
+import { queueRunningChapter } from "./client/queue-running.ts"
+import { queueWaitsChapter } from "./client/queue-waits.ts"
+import { queueingChapter } from "./client/queueing.ts"
 import { readingChapter } from "./client/reading.ts"
 import { runningChapter } from "./client/running.ts"
+import { schemasChapter } from "./client/schemas.ts"
 import { sendingFailuresChapter } from "./client/sending-failures.ts"
+import { transactingChapter } from "./client/transacting.ts"
+import { transactingOffsetsChapter } from "./client/transacting-offsets.ts"
+import { typedDecodesChapter } from "./client/typed-decodes.ts"
+import { typedReadingChapter } from "./client/typed-reading.ts"
+import { typedRefusalsChapter } from "./client/typed-refusals.ts"
+import { typedTroubleChapter } from "./client/typed-trouble.ts"
+import { typingChapter } from "./client/typing.ts"
 import { type BackendUnderTest, ClientRig } from "./rig/client-rig.ts"
 
 const chapters: Readonly<Record<string, (rig: ClientRig) => void>> = {
@@ -47,15 +67,38 @@ const chapters: Readonly<Record<string, (rig: ClientRig) => void>> = {
   positions: positionsChapter,
   "out-of-place": outOfPlaceChapter,
   reading: readingChapter,
+  queueing: queueingChapter,
+  "queue-handling": queueHandlingChapter,
+  "queue-letters": queueLettersChapter,
+  "queue-running": queueRunningChapter,
+  "queue-keeping": queueKeepingChapter,
+  "queue-waits": queueWaitsChapter,
+  "queue-ends": queueEndsChapter,
+  "queue-refusals": queueRefusalsChapter,
+  typing: typingChapter,
+  "typed-refusals": typedRefusalsChapter,
+  "typed-reading": typedReadingChapter,
+  "typed-trouble": typedTroubleChapter,
+  "typed-decodes": typedDecodesChapter,
+  schemas: schemasChapter,
+  confluent: confluentChapter,
   encryption: encryptionChapter,
   "field-order": fieldOrderChapter,
   "field-offsets": fieldOffsetsChapter,
   "field-fidelity": fieldFidelityChapter,
+  transacting: transactingChapter,
+  "transacting-offsets": transactingOffsetsChapter,
+  preparing: preparingChapter,
+  processing: processingChapter,
+  "processing-failures": processingFailuresChapter,
   "bad-input": badInputChapter,
 }
 
 /** Chapters of the client suite. */
 export const clientChapterNames: readonly string[] = Object.keys(chapters)
+
+/** Those of work queues. */
+export const queueChapterNames: readonly string[] = clientChapterNames.filter((name) => name.startsWith("queue"))
 
 /**
  * Declares the tests of the public API over a backend: the walk that users take, how neighbouring libraries failed (each test that

@@ -16,6 +16,9 @@ test("what it does not know is refused", () => {
   assert.throws(() => parseCommand(["--seeds", "many"]), /--seeds many is not a whole number/)
   assert.throws(() => parseCommand(["--seeds", "-1"]))
   assert.throws(() => parseCommand(["--sead", "1"]), /sead/)
-  assert.throws(() => parseCommand(["--only", "readers"]), /none of producers, consumers, queues, transactions/)
+  assert.throws(
+    () => parseCommand(["--only", "readers"]),
+    /none of producers, consumers, queues, transactions, schemas/,
+  )
   assert.throws(() => parseCommand(["5"]), /"5" is not an option/)
 })

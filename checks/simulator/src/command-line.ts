@@ -1,9 +1,9 @@
 import { parseArgs } from "node:util"
 
-/** What a seed decides: lives of programs that write, that read, that take from work queues, and that work in transactions. */
+/** What a seed decides: lives of programs that write, that read, that take from work queues, that work in transactions, and that register schemas. */
 export type Part = (typeof parts)[number]
 
-export const parts = ["producers", "consumers", "queues", "transactions"] as const
+export const parts = ["producers", "consumers", "queues", "transactions", "schemas"] as const
 
 /** What the command was asked to do. */
 export type Command =
@@ -17,7 +17,7 @@ export const usage: string = `npm run simulate -- [options]
   --from N           the first of them (1)
   --forever          seeds without an end, until one fails
   --seed N [--trace] one seed again, with every event it consists of
-  --only PART        producers, consumers, queues or transactions (all without an option)
+  --only PART        producers, consumers, queues, transactions or schemas (all without an option)
   --mutants [name …] breaks the core in one way after the other, each until a seed notices (within --seeds N, 1500)`
 
 /** @throws Error for options that are not known, or no numbers */

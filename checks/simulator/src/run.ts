@@ -3,6 +3,7 @@ import type { Part } from "./command-line.ts"
 import { simulateQueues } from "./queues/queue-simulation.ts"
 import { simulateReading } from "./reading/reading-simulation.ts"
 import { failureReport } from "./report.ts"
+import { simulateSchemas } from "./schemas/schema-simulation.ts"
 import { type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts"
 import { simulateTransactions } from "./transactions/transaction-simulation.ts"
 
@@ -32,6 +33,7 @@ export function partsOf(only: Part | undefined): readonly PartRun[] {
     { part: "consumers", simulate: simulateReading },
     { part: "queues", simulate: simulateQueues },
     { part: "transactions", simulate: simulateTransactions },
+    { part: "schemas", simulate: simulateSchemas },
   ]
   return all.filter(({ part }) => only === undefined || part === only)
 }

@@ -17,7 +17,8 @@ const seedsOf = {
   producers: isLong ? 20_000 : 2000,
   consumers: isLong ? 10_000 : 800,
   queues: isLong ? 10_000 : 300,
-  transactions: isLong ? 10_000 : 300,
+  transactions: isLong ? 10_000 : 200,
+  schemas: isLong ? 5000 : 200,
 } as const
 
 /** The command, in a process of its own: what it sees of rejections and throws is not the test runner's. */
@@ -64,6 +65,8 @@ test("a core that is broken on purpose is noticed", async () => {
     "bury without a dead letter",
     "commit what is still on its way",
     "pass poison without its dead letter",
+    "process again what was committed without an answer",
+    "write the versions over those of somebody else",
   ]
   const found = await Promise.all(
     mutants.filter(({ name }) => chosen.includes(name)).map((mutant) => catchMutant(mutant, 100)),
@@ -79,6 +82,8 @@ test("a core that is broken on purpose is noticed", async () => {
       "buried with its dead letter",
       "one output for each input",
       "one output for each input",
+      "outputs come with their inputs",
+      "versions stay",
     ],
   )
 })

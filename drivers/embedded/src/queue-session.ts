@@ -41,6 +41,8 @@ export class EmbeddedQueueSession implements QueueSession {
   readonly #waits = new AbortController()
   readonly #kept = new Map<bigint, EncodedBatch>()
   #keptBytes = 0
+  /** The last pull found nothing: the next one asks whether there is something, which writes nothing, before it takes. */
+  #dry = false
   readonly #pulls = new Set<Promise<unknown>>()
   #ended = false
   #closing: Promise<void> | undefined
@@ -99,11 +101,11 @@ export class EmbeddedQueueSession implements QueueSession {
   async #pull({ maxMessages, maxBytes, maxWaitMs }: QueuePullLimits): Promise<QueueDelivery[]> {
     const deadlineMs = this.#clock.monotonicMs() + maxWaitMs
     try {
-      for (;;) {
+      for (let leftMs = maxWaitMs; ; leftMs = deadlineMs - this.#clock.monotonicMs()) {
+        if (this.#dry && leftMs > 0 && !(await this.#isReady(leftMs))) return []
         const deliveries = await this.#take({ maxMessages, maxBytes })
-        if (deliveries.length > 0 || this.#ended) return deliveries
-        const leftMs = deadlineMs - this.#clock.monotonicMs()
-        if (leftMs <= 0 || !(await this.#isReady(leftMs))) return []
+        this.#dry = deliveries.length === 0
+        if (!this.#dry || leftMs <= 0 || this.#ended) return deliveries
       }
     } catch (error) {
       if (this.#ended && (error instanceof CancelledError || error instanceof ClosedError)) return []

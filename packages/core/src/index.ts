@@ -131,6 +131,7 @@ export type {
 export type { QueueConsumerOptions } from "./queue/queue-consumer-options.ts"
 export type { QueueMessage } from "./queue/queue-message.ts"
 export type { QueueOptions } from "./queue/queue-options.ts"
+export type { TypedQueueMessage } from "./queue/valued-message.ts"
 export { Checkpoint } from "./record/checkpoint.ts"
 export type { Message, MessageJson, Position } from "./record/message.ts"
 export type { MessageBatch } from "./record/message-batch.ts"

@@ -252,6 +252,7 @@ export type {
   TypedMessage,
   TypedOrRawMessage,
   TypedProducer,
+  TypedQueueMessage,
   TypedReader,
   TypedRecord,
   TypedSendOptions,

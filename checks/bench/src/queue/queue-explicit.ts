@@ -61,18 +61,21 @@ async function pullAndAck(consumer: QueueConsumer, count: number): Promise<numbe
 
 async function runAndAck(consumer: QueueConsumer, count: number): Promise<number> {
   let bytes = 0
+  let begun = 0
   let left = count
-  const running = consumer.run(
+  await consumer.run(
     async (message) => {
-      // What was started beside the last one is not counted.
-      if (left <= 0) return
+      // What is started beside the last ones goes back.
+      if (++begun > count) {
+        await message.nak()
+        return
+      }
       bytes += sizeOf(message)
       await undefined
       if (--left === 0) void consumer.shutdown()
     },
     { concurrency: 64 },
   )
-  await running
   return bytes
 }
 

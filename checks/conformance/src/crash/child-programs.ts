@@ -15,6 +15,7 @@ export type ChildProgram =
   | "reader-child"
   | "processor-child"
   | "coordinator-child"
+  | "queue-worker-child"
   | "warm-child"
 
 const programs: readonly ChildProgram[] = [
@@ -23,6 +24,7 @@ const programs: readonly ChildProgram[] = [
   "reader-child",
   "processor-child",
   "coordinator-child",
+  "queue-worker-child",
   "warm-child",
 ]
 
@@ -66,7 +68,9 @@ async function bundle(outdir: string): Promise<void> {
     legalComments: "none",
     logLevel: "error",
     // Packages in CommonJS ask for Node's modules by it.
-    banner: { js: 'import { createRequire as millraceRequire } from "node:module"; const require = millraceRequire(import.meta.url);' },
+    banner: {
+      js: 'import { createRequire as millraceRequire } from "node:module"; const require = millraceRequire(import.meta.url);',
+    },
   })
   if (warnings.length > 0) throw new Error(warnings.map(({ text }) => text).join("\n"))
 }

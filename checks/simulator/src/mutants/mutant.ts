@@ -19,6 +19,7 @@ const partOfRoom: Readonly<Record<string, Part>> = {
   handler: "consumers",
   queue: "queues",
   transaction: "transactions",
+  schema: "schemas",
 }
 
 /** Which part of a seed has to notice it. */

@@ -1,6 +1,7 @@
 import { consumerMutants } from "./consumer-mutants.ts"
 import type { Mutant } from "./mutant.ts"
 import { queueMutants } from "./queue-mutants.ts"
+import { schemaMutants } from "./schema-mutants.ts"
 import { transactionMutants } from "./transaction-mutants.ts"
 
 /** The ways in which the core is broken to see that a seed notices. Each breaks one promise, as a plausible mistake would. */
@@ -187,4 +188,5 @@ export const mutants: readonly Mutant[] = [
   ...consumerMutants,
   ...queueMutants,
   ...transactionMutants,
+  ...schemaMutants,
 ]

@@ -5,7 +5,7 @@ export const transactionMutants: readonly Mutant[] = [
   {
     name: "commit what has lost a record",
     file: "transaction/transaction-control.ts",
-    find: '    if (held === undefined) return\n    this.#machine.outcome({ kind: "refused" })\n    throw this.#aborted(held)\n',
+    find: '    if (held === undefined) return\n    this.#machine.outcome({ kind: "refused" })\n    throw mustAbort(this.what, held)\n',
     replace: "",
   },
   {
@@ -67,5 +67,29 @@ export const transactionMutants: readonly Mutant[] = [
     file: "transaction/message-handling.ts",
     find: "      batch.outputs.push({ lane, message, record: undefined, to: undefined, burial })\n",
     replace: "      void burial\n",
+  },
+  {
+    name: "forget that an attempt went unanswered",
+    file: "transaction/transaction-asking.ts",
+    find: "      if (unknown) inDoubt = true\n",
+    replace: "",
+  },
+  {
+    name: "process again what was committed without an answer",
+    file: "transaction/batch-settler.ts",
+    find: 'open?.ending === "unknown" && (await this.#isStored(batch))',
+    replace: "false",
+  },
+  {
+    name: "commit while the consumer's own progress is on its way",
+    file: "transaction/transaction-control.ts",
+    find: "          await offsets.ready()\n",
+    replace: "",
+  },
+  {
+    name: "resolve though somebody else has ended the transaction",
+    file: "transaction/transactional-producer.ts",
+    find: "if (!transaction.isSettled) await",
+    replace: 'if (transaction.ending === "open") await',
   },
 ]

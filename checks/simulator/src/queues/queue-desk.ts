@@ -30,6 +30,7 @@ export class QueueDesk implements QueueWatch {
   /** Nothing goes wrong, but for handlers. */
   isAlwaysWell = false
   #backend: FaultyBackend | undefined
+  #crashes = 0
 
   constructor(trace: Trace, violate: (invariant: string, text: string) => void) {
     this.#trace = trace
@@ -59,6 +60,7 @@ export class QueueDesk implements QueueWatch {
 
   /** The machine has crashed: acknowledgements that were not confirmed may be undone. */
   crashed(): void {
+    this.#crashes++
     for (const ledger of this.#ledgers.values()) for (const item of ledger.items) item.isAcked = item.isConfirmed
   }
 
@@ -85,6 +87,7 @@ export class QueueDesk implements QueueWatch {
       isGiven: false,
       isInHand: false,
       isAsked: false,
+      countedBefore: undefined,
       wish: undefined,
     })
     program.byToken.set(token, queue)
@@ -120,6 +123,7 @@ export class QueueDesk implements QueueWatch {
       `${queue.name}:${this.#numberOf(queue, token)}:${token.deliveries}`,
     )
     if (delivery !== undefined && settlement.verdict === "inProgress") delivery.sinceMs = this.#nowMs
+    if (delivery !== undefined && settlement.verdict === "ack") delivery.countedBefore = this.#crashes
   }
 
   answered(session: FaultySession, settlement: Settlement, outcome: boolean | MillraceError): void {
@@ -201,7 +205,8 @@ export class QueueDesk implements QueueWatch {
     if (!program.counted.has(`ack:${keyOf(token)}`)) {
       this.#violate("true means that it counts", `p${program.id} is told that the ack of ${nameOf(token)} counts`)
     }
-    item.isAcked = true
+    // What is told may have been undone before it is heard.
+    if (confirm || delivery.countedBefore === this.#crashes) item.isAcked = true
     if (confirm) item.isConfirmed = true
   }
 

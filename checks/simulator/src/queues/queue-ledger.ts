@@ -34,6 +34,8 @@ export interface HeardDelivery {
   isInHand: boolean
   /** Its process has asked for an end of it: it is acked, given back or terminated. */
   isAsked: boolean
+  /** The number of the crash that its acknowledgement counts until, unless that is confirmed. */
+  countedBefore: number | undefined
   /** Its program has asked for its end itself. */
   wish: "ack" | "nak" | "terminate" | undefined
 }

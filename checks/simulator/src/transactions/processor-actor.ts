@@ -41,6 +41,7 @@ export class ProcessorActor extends TransactionActor {
       ...(chance.happens(0.3) ? { maxTransactionMs: chance.of([1, 200]) } : {}),
       ...(chance.happens(0.3) && !stage.isTame() ? { timeoutMs: 1000 } : {}),
       ...(chance.happens(0.3) ? { flushTimeoutMs: 500 } : {}),
+      ...(chance.happens(0.5) ? { retries: chance.of([0, 1]) } : {}),
       retry: { attempts: 3, backoffMs: chance.of([1, 500]) },
       onFailure: deadLetter(stream.topic(deadTopic)),
       handler: (message) => {

@@ -1,4 +1,5 @@
 import type { OffsetEntry, OffsetOwner } from "@millrace/contract"
+import { deadLetterBlock } from "@millrace/core"
 import type { FaultyBackend } from "../backend/faulty-backend.ts"
 import type { SimBatch } from "../backend/sim-batch.ts"
 import type { SimTransaction, TransactionWatch } from "../backend/transaction-watch.ts"
@@ -87,6 +88,7 @@ export class TransactionDesk implements TransactionWatch {
     const log = this.#backend?.find({ stream: streamName, topic })?.log(partition)
     const from = this.#progress.get(progressKey(owner, entry)) ?? 0
     this.#progress.set(progressKey(owner, entry), Number(entry.offset))
+    if (Number(entry.offset) < from) this.#goesBack(owner, entry, from)
     for (
       let offset = log?.visibleFrom(from) ?? 0;
       offset < Number(entry.offset);
@@ -143,27 +145,32 @@ export class TransactionDesk implements TransactionWatch {
     { owner, rule }: { readonly owner: OffsetOwner; readonly rule: OutputRule },
   ): void {
     const outputs = countsOf(transaction.staged, rule.topic)
+    const unread = unreadIn(transaction.staged)
     for (const { owner: other, entries } of transaction.offsets) {
       if (other.name !== owner.name) continue
-      for (const entry of entries) this.#checkEntry({ owner, rule, outputs, entry })
+      for (const entry of entries) {
+        this.#checkEntry({ owner, rule, outputs, entry, isUnread: unread.delete(placeText(entry)) })
+      }
+    }
+    for (const place of unread) {
+      this.violate(
+        "outputs come with their inputs",
+        `the dead letter of what cannot be read of ${place} comes without its offset`,
+      )
     }
     for (const [number, count] of outputs) {
       this.violate("outputs come with their inputs", `${count} records of input ${number} come without its offset`)
     }
   }
 
-  #checkEntry({ owner, rule, outputs, entry }: EntryCheck): void {
+  #checkEntry({ owner, rule, outputs, entry, isUnread }: EntryCheck): void {
     const backend = this.#backend as FaultyBackend
     const { topic, partition } = entry
     const log = backend.find({ stream: streamName, topic })?.log(partition)
     const stored = backend.offsets.peek(owner, entry)
-    const from = stored === undefined ? (log?.first ?? 0) : Number(stored)
-    if (Number(entry.offset) < from) {
-      this.violate(
-        "progress never goes back",
-        `${owner.name} stores ${entry.offset} of ${topic}/${partition} after ${from}`,
-      )
-    }
+    // What was trimmed away may have been read before.
+    const from = Number(stored ?? 0n)
+    if (Number(entry.offset) < from) this.#goesBack(owner, entry, from)
     for (let offset = from; offset < Number(entry.offset); offset++) {
       const number = numberIn(log?.records[offset]?.payload ?? null)
       const count = outputs.get(number) ?? 0
@@ -171,11 +178,17 @@ export class TransactionDesk implements TransactionWatch {
       const expected = rule.outputs(number)
       const isGone = offset < (log?.first ?? 0) || log?.hidden.has(offset) === true
       if (count === expected || (isGone && count === 0)) continue
+      // Nobody has seen what it is: its dead letter has the place alone. What lies before it was stored before.
+      if (isUnread && count === 0 && offset === Number(entry.offset) - 1) continue
       this.violate(
         "one output for each input",
         `${topic}/${partition}@${offset} (input ${number}) is stored as done with ${count} of ${expected} records in ${rule.topic}`,
       )
     }
+  }
+
+  #goesBack({ name }: OffsetOwner, { topic, partition, offset }: OffsetEntry, from: number): void {
+    this.violate("progress never goes back", `${name} stores ${offset} of ${topic}/${partition} after ${from}`)
   }
 
   #tell({ transactionalId, number }: SimTransaction, text: string): void {
@@ -188,6 +201,8 @@ interface EntryCheck {
   readonly rule: OutputRule
   readonly outputs: Map<number, number>
   readonly entry: OffsetEntry
+  /** There is a dead letter for a record of the partition that could not be read. */
+  readonly isUnread: boolean
 }
 
 /** How many records of each input there are in a topic. */
@@ -196,11 +211,28 @@ function countsOf(staged: readonly SimBatch[], topic: string): Map<number, numbe
   for (const batch of staged) {
     if (batch.topic.topic !== topic) continue
     for (const { payload } of batch.content) {
+      if (payload === null) continue
       const number = numberIn(payload)
       counts.set(number, (counts.get(number) ?? 0) + 1)
     }
   }
   return counts
+}
+
+/** The partitions of which a record could not be read, by the dead letters for that. */
+function unreadIn(staged: readonly SimBatch[]): Set<string> {
+  const places = new Set<string>()
+  for (const { content } of staged) {
+    for (const { payload, headers } of content) {
+      const letter = payload === null ? deadLetterBlock(headers) : undefined
+      if (letter?.content === "none") places.add(placeText({ topic: letter.origin.topic, partition: letter.partition }))
+    }
+  }
+  return places
+}
+
+function placeText({ topic, partition }: Pick<OffsetEntry, "topic" | "partition">): string {
+  return `${topic}/${partition}`
 }
 
 function progressKey({ name }: OffsetOwner, { topic, partition, lineage }: OffsetEntry): string {

@@ -1,4 +1,5 @@
 import type { FaultyBackend } from "../backend/faulty-backend.ts"
+import type { SimTopic } from "../backend/sim-topic.ts"
 import type { Chance } from "../chance.ts"
 import { ReadingEvents } from "../reading/reading-events.ts"
 import { numberIn } from "../record-number.ts"
@@ -43,16 +44,26 @@ export class TransactionEvents {
     } else this.#others.happen()
   }
 
+  /** The last records of a partition are none: markers, or what compaction has taken. */
+  blot({ logs, description }: SimTopic, partition: number, count: number): void {
+    const log = logs[partition]
+    if (log === undefined) return
+    const end = log.records.length
+    for (let offset = end - count; offset < end; offset++) log.hidden.add(offset)
+    this.#trace.note("backend", `${description.topic}/${partition} has no records from ${end - count} to ${end - 1}`)
+  }
+
   heal(): void {
     this.#others.heal()
   }
 
-  /** How many records of each number a topic has had in all of its histories. */
+  /** How many records of each number a topic has had in all of its histories; without those that have none. */
   countsIn(topic: string): Map<number, number> {
     const counts = new Map<number, number>()
     for (const history of this.#backend.histories) {
       if (history.topic !== topic) continue
       for (const { payload } of history.log.records) {
+        if (payload === null) continue
         const number = numberIn(payload)
         counts.set(number, (counts.get(number) ?? 0) + 1)
       }

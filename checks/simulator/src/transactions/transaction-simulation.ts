@@ -3,7 +3,7 @@ import { FaultyBackend } from "../backend/faulty-backend.ts"
 import { manifestOf } from "../backend/manifests.ts"
 import { unwatched } from "../backend/reading-watch.ts"
 import { Chance } from "../chance.ts"
-import { ReadingPlan, type ReadingWeather, readingWeatherOf } from "../reading/reading-plan.ts"
+import { type ReadingWeather, readingWeatherOf } from "../reading/reading-plan.ts"
 import { RecordFeed } from "../reading/record-feed.ts"
 import { Calls } from "../sim-calls.ts"
 import { SimClock } from "../sim-clock.ts"
@@ -18,6 +18,7 @@ import { RelayActor } from "./relay-actor.ts"
 import type { TransactionActor, TransactionStage } from "./transaction-actor.ts"
 import { TransactionDesk } from "./transaction-desk.ts"
 import { TransactionEvents } from "./transaction-events.ts"
+import { TransactionPlan } from "./transaction-plan.ts"
 import { TransferActor } from "./transfer-actor.ts"
 
 /** Within so long, in ms, every input has its outputs once all is well: beyond every session, retry and time-out of a simulation. */
@@ -62,7 +63,7 @@ class TransactionSimulation {
   readonly #violate: Parts["violate"]
   readonly #chance: Chance
   readonly #weather: ReadingWeather
-  readonly #plan: ReadingPlan
+  readonly #plan: TransactionPlan
   readonly #desk: TransactionDesk
   readonly #backend: FaultyBackend
   readonly #events: TransactionEvents
@@ -82,7 +83,7 @@ class TransactionSimulation {
     this.#violate = violate
     this.#chance = chance
     this.#weather = readingWeatherOf(chance)
-    this.#plan = new ReadingPlan(new Chance(seed, 31), this.#weather)
+    this.#plan = new TransactionPlan(new Chance(seed, 31), this.#weather)
     this.#desk = new TransactionDesk(trace, violate)
     const manifest = manifestOf("sequence", { groups: true, transactions: true, holes: chance.happens(0.5) })
     this.#backend = new FaultyBackend({
@@ -254,7 +255,9 @@ class TransactionSimulation {
         [5, chance.between(1, 4)],
         [1, chance.between(4, 30)],
       ])
-      this.#feed.append(topic, chance.below(topic.logs.length), count)
+      const partition = chance.below(topic.logs.length)
+      this.#feed.append(topic, partition, count)
+      if (this.#backend.manifest.read.holes && chance.happens(0.2)) this.#events.blot(topic, partition, count)
     }
   }
 

@@ -26,6 +26,8 @@ export class TransferActor extends TransactionActor {
     })
     this.onEnd(() => producer.shutdown({ timeoutMs: 600_000 }))
     while (!this.isOver) {
+      // Its abort was refused, and this program does not ask again: another one fences it.
+      if (producer.state === "InTransaction") return
       if (!["Ready", "Prepared"].includes(producer.state) && !(await this.#init(producer))) return
       if (producer.state === "Prepared") await this.#complete(producer)
       else if (producer.state === "Ready") await this.#transact(producer, timeoutMs)

@@ -20,6 +20,10 @@ const loopBelowBytes = 16
 /** A batch that outgrows its first slab is likely to become a large one: it is not copied at every power of two below this. */
 const firstGrowthBytes = 64 << 10
 
+/** Records that a batch has room for at first, and the most whose ends are kept for the next batch. */
+const firstEnds = 64
+const mostSpareEnds = 1 << 16
+
 /** Encodes records in the form of `layout.ts`. */
 export class EmbeddedBatchWriter implements BatchWriter {
   readonly #target: BatchTarget
@@ -29,7 +33,7 @@ export class EmbeddedBatchWriter implements BatchWriter {
   #bytes: Buffer
   #view: DataView
   /** The end of each record. */
-  #ends: Uint32Array = new Uint32Array(64)
+  #ends: Uint32Array = new Uint32Array(firstEnds)
   #position = headerBytes
   #count = 0
   #flags = 0
@@ -116,7 +120,7 @@ export class EmbeddedBatchWriter implements BatchWriter {
       put(payload, bytes, position)
       position += payload.length
     }
-    if (count === this.#ends.length) this.#ends = longer(this.#ends)
+    if (count === this.#ends.length) this.#lengthen()
     this.#ends[count] = position
     this.#position = position
     this.#count = count + 1
@@ -149,6 +153,7 @@ export class EmbeddedBatchWriter implements BatchWriter {
     // `set`, since `Buffer.copy` takes nearly three times as long into shared memory.
     slab.set(sealed)
     this.#pools.encoding.give(bytes)
+    this.#spareEnds()
     return new EmbeddedBatch(this.#target, this.#pools.sealed, {
       slab,
       checksum,
@@ -170,6 +175,25 @@ export class EmbeddedBatchWriter implements BatchWriter {
     if (this.#sealed) return
     this.#sealed = true
     this.#pools.encoding.give(this.#bytes)
+  }
+
+  /** Making them anew for each batch is dear: they are outside of the heap, and the collector is told of them. */
+  #lengthen(): void {
+    const { spareEnds } = this.#pools
+    const ends = this.#ends
+    if (spareEnds === undefined || spareEnds.length <= ends.length) {
+      this.#ends = new Uint32Array(ends.length * 2)
+    } else {
+      this.#ends = spareEnds
+      this.#pools.spareEnds = undefined
+    }
+    this.#ends.set(ends)
+  }
+
+  #spareEnds(): void {
+    const { length } = this.#ends
+    const spareLength = this.#pools.spareEnds?.length ?? firstEnds
+    if (length > spareLength && length <= mostSpareEnds) this.#pools.spareEnds = this.#ends
   }
 
   #grow(needed: number): void {
@@ -215,12 +239,6 @@ function put(from: Uint8Array, to: Buffer, position: number): void {
   const length = from.length
   if (length >= loopBelowBytes) to.set(from, position)
   else for (let i = 0; i < length; i++) to[position + i] = from[i] as number
-}
-
-function longer(ends: Uint32Array): Uint32Array {
-  const twice = new Uint32Array(ends.length * 2)
-  twice.set(ends)
-  return twice
 }
 
 function tooLarge(what: string, sizeBytes: number, limitBytes: number): RecordTooLargeError {

@@ -10,9 +10,11 @@ import { SlabPool } from "@millrace/runtime"
 export interface SlabPools {
   readonly encoding: SlabPool
   readonly sealed: SlabPool
+  /** Where the ends of a large batch's records were, for the next one. */
+  spareEnds: Uint32Array | undefined
 }
 
 /** Empty pools for a session. */
 export function newSlabPools(): SlabPools {
-  return { encoding: new SlabPool("private"), sealed: new SlabPool("shared") }
+  return { encoding: new SlabPool("private"), sealed: new SlabPool("shared"), spareEnds: undefined }
 }

@@ -72,10 +72,14 @@ export class Housekeeping {
   #tidy(): boolean {
     const { store, segments, clock } = this.#parts
     try {
-      const more = tidy(new Transaction(this.#parts, { synced: true }))
+      const transaction = new Transaction(this.#parts, { synced: true })
+      const more = tidy(transaction)
+      const hasForgotten = forget(transaction)
       store.commit()
       segments.committed(clock.monotonicMs())
-      return more
+      // There may be more than one step forgets.
+      if (hasForgotten) this.#nextProducersMs = 0
+      return more || hasForgotten
     } catch (error) {
       store.rollback()
       segments.abandon()
@@ -94,7 +98,10 @@ function tidy(transaction: Transaction): boolean {
   if (sweep(transaction, sweptWhenIdle)) more = true
   if (transaction.segments.removeDead(transaction, deadSegmentsPerStep)) more = true
   if (abortAbandoned(transaction, abortedPerStep)) more = true
-  if (forgetProducers(transaction)) more = true
-  if (forgetTransactional(transaction)) more = true
   return more
+}
+
+function forget(transaction: Transaction): boolean {
+  const producers = forgetProducers(transaction)
+  return forgetTransactional(transaction) || producers
 }

@@ -78,9 +78,10 @@ export function pullCommand(parts: QueueParts): WriteCommand<QueuePull, PullAnsw
   }
 }
 
-/** What of a partition was never handed out and can be read by this transaction. */
-export function isNew(access: Transaction, { state, next }: QueuePlace): boolean {
-  return next < (access.unflushed.get(state.key) ?? state.next)
+/** How many records of a partition were never handed out and can be read by this transaction. */
+export function newIn(access: Transaction, { state, next }: QueuePlace): bigint {
+  const end = access.unflushed.get(state.key) ?? state.next
+  return next < end ? end - next : 0n
 }
 
 class Pull {
@@ -118,6 +119,7 @@ class Pull {
     for (const place of this.#places) if (place.stale) this.#pending -= dropGone(this.#transaction, id, place)
     this.#again()
     this.#anew()
+    this.#view.offers.pulled(this.#transaction)
     if (this.#nextLease !== this.#row.nextLease || this.#pending !== this.#row.pending)
       this.#transaction
         .statement("UPDATE work_queue SET next_lease = ?, pending = ? WHERE id = ?")
@@ -174,7 +176,7 @@ class Pull {
     const turn = this.#view.turn
     for (let i = 0; i < places.length; i++) {
       const place = places[(turn + i) % places.length] as QueuePlace
-      while (!this.#isFull && isNew(this.#transaction, place)) {
+      while (!this.#isFull && newIn(this.#transaction, place) > 0n) {
         const free = spec.ackPolicy === "none" ? undefined : spec.maxAckPending
         const room = Math.min(mostPerLease, free === undefined ? mostPerLease : free - this.#pending)
         if (room <= 0) return

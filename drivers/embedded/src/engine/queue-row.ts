@@ -53,6 +53,11 @@ export function requireQueue(access: Access, { topic, queue, name }: QueueCall):
   return { row: queueOf(found), topic: topicRow }
 }
 
+/** Whether there is still a queue of that number. */
+export function isThere(access: Access, queue: number): boolean {
+  return access.statement("SELECT 1 FROM work_queue WHERE id = ?").get(queue) !== undefined
+}
+
 /** All queues of a topic, by name. */
 export function queuesOf(access: Access, topicId: number): QueueRow[] {
   return access.statement(`SELECT ${columns} FROM work_queue WHERE topic = ? ORDER BY name`).all(topicId).map(queueOf)

@@ -10,6 +10,7 @@ import type { Access } from "./command.ts"
 import { type Due, QueueDue } from "./queue-due.ts"
 import type { QueueHolders } from "./queue-holders.ts"
 import { allLeases, findLease, type Lease } from "./queue-lease.ts"
+import { QueueOffers } from "./queue-offers.ts"
 import { type QueueRow, specOf } from "./queue-row.ts"
 
 /** Leases that were settled early are forgotten when so many more are remembered than there were. */
@@ -31,6 +32,8 @@ export class QueueView {
   turn = 0
   /** By partition, where new records begin. */
   readonly known: Map<number, KnownPlace> = new Map()
+  /** Which of the takers that wait are told that there is something. */
+  readonly offers: QueueOffers = new QueueOffers()
   readonly #holders: QueueHolders
   readonly #due = new QueueDue()
   readonly #buried = new Set<number>()
@@ -51,8 +54,11 @@ export class QueueView {
     this.#holders = holders
   }
 
-  /** When a lease may be over, or a process gone, though nothing has changed. */
+  /** When a lease may be over, a process gone, or an offer for others, though nothing has changed. */
   get nextMs(): number {
+    const { lookMs } = this.offers
+    // Whoever was told takes what is over by now, or lets it be.
+    if (lookMs !== undefined) return lookMs
     return Math.min(this.#due.nextMs, this.#madeNextMs, this.#holders.nextLookMs)
   }
 
@@ -105,11 +111,12 @@ export class QueueView {
     this.#due.push(due)
   }
 
-  /** Whether there is a lease that is over. */
-  hasOver(access: Access): boolean {
+  /** How many records the first lease has that is over; 0 when none is. */
+  firstOver(access: Access): number {
     const found = this.takeOver(access)
-    if (found !== undefined) this.leave(found.due)
-    return found !== undefined
+    if (found === undefined) return 0
+    this.leave(found.due)
+    return found.lease.open
   }
 
   /** The numbers of leases that are over; some may be gone. */

@@ -1,10 +1,10 @@
 /** Work queues: made, found, described, waited for and deleted. Handing out and settling stand beside. */
 import type { QueueDescription, QueueSpec, TopicName } from "@millrace/contract"
-import type { Access, Command, ReadCommand, Room, WaitCommand, WriteAccess, WriteCommand } from "./command.ts"
+import type { Access, Command, ReadCommand, Room, TopicRow, WaitCommand, WriteAccess, WriteCommand } from "./command.ts"
 import type { ProcessTable } from "./group-process.ts"
 import { QueueHolders } from "./queue-holders.ts"
 import { allLeases, closeBelow, firstOpen } from "./queue-lease.ts"
-import { isNew, pullCommand, type QueueParts } from "./queue-pull.ts"
+import { newIn, pullCommand, type QueueParts } from "./queue-pull.ts"
 import { QueueRecords } from "./queue-records.ts"
 import {
   checkSame,
@@ -12,6 +12,7 @@ import {
   emptyQueue,
   findQueue,
   insertQueue,
+  isThere,
   noSuchQueue,
   placesOf,
   type QueueCall,
@@ -75,7 +76,7 @@ export class Queues {
     const parts: QueueParts = { holders: this.#holders, records: this.#records, view: (row) => this.#view(row) }
     return [
       findCommand,
-      makeCommand,
+      this.#makeCommand(),
       this.#describeCommand(),
       this.#listCommand(),
       deleteCommand,
@@ -83,6 +84,23 @@ export class Queues {
       pullCommand(parts),
       settleCommand(parts),
     ]
+  }
+
+  /** The queue, made when it does not exist. @throws InvalidError when it has other settings, NotFoundError for the topic */
+  #makeCommand(): WriteCommand<OpenQueue, OpenedQueue> {
+    return {
+      mode: "write",
+      name: "queues.make",
+      durability: () => "synced",
+      run: (access, args) => {
+        const topic = access.topic(args.topic)
+        // What is known of queues that are gone would only grow. It is what the store says, so that nothing is lost with it.
+        for (const id of this.#views.keys()) if (!isThere(access, id)) this.#views.delete(id)
+        const row =
+          findQueue(access, topic.id, args.queue) ?? insertQueue(access, topic, { name: args.queue, spec: args.spec })
+        return opened(row, args)
+      },
+    }
   }
 
   #describeCommand(): ReadCommand<QueueName, QueueDescription> {
@@ -105,7 +123,10 @@ export class Queues {
     }
   }
 
-  /** Answers true as soon as a pull would find something, false when the wait is over. */
+  /**
+   * Answers true as soon as a pull would find something, false when the wait is over. One taker of this engine is told at a time: the next
+   * one when that has pulled and left something, or has not pulled in time.
+   */
   #readyCommand(): WaitCommand<QueueReady, boolean> {
     return {
       mode: "wait",
@@ -121,15 +142,24 @@ export class Queues {
   #isReady(access: Transaction, args: QueueReady): boolean {
     const { row, topic } = requireQueue(access, args)
     const view = this.#view(row)
+    return view.offers.isFor(access, () => this.#recordsFor(access, { row, topic, view }))
+  }
+
+  /** How many records a pull would find, at least where there is any. */
+  #recordsFor(
+    access: Transaction,
+    { row, topic, view }: { readonly row: QueueRow; readonly topic: TopicRow; readonly view: QueueView },
+  ): bigint {
     view.look(access)
     view.keys = topic.partitionKeys
-    if (view.hasOver(access)) return true
     const places = placesOf(access, topic, row.id)
     // What is gone may be what fills the queue.
-    if (places.some(({ stale }) => stale)) return true
+    const again = BigInt(Math.max(view.firstOver(access), places.some(({ stale }) => stale) ? 1 : 0))
     const { ackPolicy, maxAckPending } = view.spec
-    if (ackPolicy !== "none" && maxAckPending !== undefined && row.pending >= maxAckPending) return false
-    return places.some((place) => isNew(access, place))
+    const anew = places.reduce((sum, place) => sum + newIn(access, place), 0n)
+    if (ackPolicy === "none" || maxAckPending === undefined) return again + anew
+    const room = BigInt(Math.max(0, maxAckPending - row.pending))
+    return again + (anew < room ? anew : room)
   }
 
   #describe(access: Access, { stream, topic: name }: TopicName, row: QueueRow): QueueDescription {
@@ -185,19 +215,6 @@ const findCommand: ReadCommand<OpenQueue, OpenedQueue | undefined> = {
   run: (access, args) => {
     const row = findQueue(access, access.topic(args.topic).id, args.queue)
     return row === undefined ? undefined : opened(row, args)
-  },
-}
-
-/** The queue, made when it does not exist. @throws InvalidError when it has other settings, NotFoundError for the topic */
-const makeCommand: WriteCommand<OpenQueue, OpenedQueue> = {
-  mode: "write",
-  name: "queues.make",
-  durability: () => "synced",
-  run(access, args) {
-    const topic = access.topic(args.topic)
-    const row =
-      findQueue(access, topic.id, args.queue) ?? insertQueue(access, topic, { name: args.queue, spec: args.spec })
-    return opened(row, args)
   },
 }
 

@@ -1,11 +1,14 @@
 /** Incarnations of transactional ids: begun, fenced by the next one, closed, and forgotten when nobody comes back. */
 import type { Identity } from "@millrace/contract"
-import type { Access, WriteCommand } from "./command.ts"
+import type { WriteCommand } from "./command.ts"
 import type { Transaction } from "./transaction.ts"
 import { abortStaged } from "./transactional-end.ts"
 import { findTransactional, requireIncarnation, type TransactionRef, tokenOf } from "./transactional-id.ts"
 
-/** An id that nobody used for so long may be forgotten (Kafka's transactional.id.expiration.ms: 7 days). */
+/**
+ * An id that nobody used for so long may be forgotten (Kafka's transactional.id.expiration.ms: 7 days), by the wall clock, which may jump:
+ * never one whose session lives in a process that runs.
+ */
 const forgottenAfterMicros = 7n * 24n * 3_600_000_000n
 
 /** How many ids one step of forgetting removes at most. */
@@ -66,7 +69,7 @@ export const initTransactional: WriteCommand<InitTransactional, Initialised> = {
   },
 }
 
-/** Ends an incarnation: what it has open is aborted, what is prepared stays. One that was replaced has nothing. */
+/** Ends an incarnation, which lives nowhere any more: what it has open is aborted, what is prepared stays. One that was replaced has nothing. */
 export const closeTransactional: WriteCommand<TransactionRef, void> = {
   mode: "write",
   name: "transactions.close",
@@ -76,22 +79,38 @@ export const closeTransactional: WriteCommand<TransactionRef, void> = {
     transaction.transactional.forget(ref)
     const row = requireIncarnation(transaction, ref)
     if (row.state === "open") abortStaged(transaction, row, "its session was closed")
+    transaction.statement("UPDATE transactional_id SET place = '' WHERE producer = ?").run(row.producerId)
   },
 }
 
 /** Forgets some ids that have nothing under way and that nobody used for a week. Answers whether there may be more. */
 export function forgetTransactional(transaction: Transaction): boolean {
-  const { changes } = transaction
-    .statement(`DELETE FROM transactional_id WHERE producer IN (${selectForgotten} LIMIT ?)`)
-    .run(transaction.nowMicros - forgottenAfterMicros, forgottenPerStep)
-  return Number(changes) === forgottenPerStep
+  const remove = transaction.statement("DELETE FROM transactional_id WHERE producer = ?")
+  const forgotten = forgettable(transaction, forgottenPerStep)
+  for (const producer of forgotten) remove.run(producer)
+  return forgotten.length === forgottenPerStep
 }
 
 /** Whether there is an id to forget. */
-export function hasForgottenTransactional(access: Access): boolean {
-  const before = access.nowMicros - forgottenAfterMicros
-  return access.statement(`${selectForgotten} LIMIT 1`).get(before) !== undefined
+export function hasForgottenTransactional(transaction: Transaction): boolean {
+  return forgettable(transaction, 1).length > 0
 }
 
-const selectForgotten =
-  "SELECT producer FROM transactional_id WHERE state IN ('none', 'committed', 'aborted') AND since < ?"
+/** Some ids that nobody used for long, and that no session here speaks for: it was closed, its process has ended, or is elsewhere. */
+function forgettable(transaction: Transaction, most: number): bigint[] {
+  const { processes } = transaction.transactional
+  const unused = transaction.statement(
+    `SELECT pid, started, place, group_concat(producer) AS producers FROM transactional_id
+     WHERE state IN ('none', 'committed', 'aborted') AND since < ? GROUP BY pid, started, place`,
+  )
+  const found: bigint[] = []
+  for (const row of unused.all(transaction.nowMicros - forgottenAfterMicros)) {
+    const owner = { pid: Number(row.pid), started: row.started as string, place: row.place as string }
+    if (owner.place === processes.self.place && !processes.isGone(owner)) continue
+    for (const producer of (row.producers as string).split(",")) {
+      if (found.length === most) return found
+      found.push(BigInt(producer))
+    }
+  }
+  return found
+}

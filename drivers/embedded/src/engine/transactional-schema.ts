@@ -8,7 +8,7 @@ export const transactionalSchema: string = `
   INSERT INTO store_value VALUES ('nextTransaction', 1);
 
   -- One transactional id. epoch: of the newest identity; incarnation: the epoch that the newest init gave; begun_epoch: of the newest
-  -- transaction, which its token names. key: of the newest transaction, 0 before the first. since: when it was begun, prepared or ended.
+  -- transaction, which its token names. pid, started, place: where the session lives; place is empty once it was closed. key: of the newest transaction, 0 before the first. since: when it was begun, prepared or ended.
   CREATE TABLE transactional_id (
     producer    INTEGER PRIMARY KEY,
     name        TEXT    NOT NULL UNIQUE,

@@ -185,16 +185,42 @@ describe("incarnations", () => {
   })
 
   test("ids that nobody used for a week are forgotten, but not what they have prepared", async () => {
-    using fixture = new EngineFixture()
+    const processes = new MadeUpProcesses()
+    using fixture = new EngineFixture(undefined, { processes })
     const idle = new Incarnation(fixture, "idle").begin()
     idle.commit()
     new Incarnation(fixture, "waits").begin().prepare()
+    processes.end(1)
+    processes.runAs(2)
     fixture.clock.setWall(fixture.clock.nowMicros() + 8n * 24n * 3_600_000_000n)
     await fixture.clock.advance(601_000)
     assert.equal(rowsOf(fixture, "transactional_id"), 1)
     assert.equal(preparedIn(fixture)[0]?.transactionalId, "waits")
     assert.equal(errorOf(() => idle.begin()).kind, "fenced")
     assert.notEqual(new Incarnation(fixture, "idle").ref.producerId, idle.ref.producerId)
+  })
+
+  test("an id whose session lives is not forgotten, whatever the clocks say; one that was closed is", async () => {
+    using fixture = new EngineFixture()
+    const idle = new Incarnation(fixture, "idle").begin()
+    idle.commit()
+    const closed = new Incarnation(fixture, "closed").begin()
+    closed.commit()
+    closed.close()
+    fixture.clock.setWall(fixture.clock.nowMicros() + 8n * 24n * 3_600_000_000n)
+    await fixture.clock.advance(601_000)
+    assert.equal(rowsOf(fixture, "transactional_id"), 1)
+    idle.begin().commit()
+  })
+
+  test("of many ids that nobody used, all are forgotten, in steps", async () => {
+    const processes = new MadeUpProcesses()
+    using fixture = new EngineFixture(undefined, { processes })
+    for (let i = 0; i < 150; i++) new Incarnation(fixture, `id ${i}`)
+    processes.runAs(2, "elsewhere")
+    fixture.clock.setWall(fixture.clock.nowMicros() + 8n * 24n * 3_600_000_000n)
+    await fixture.clock.advance(601_000)
+    assert.equal(rowsOf(fixture, "transactional_id"), 0)
   })
 })
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict"
 import test from "node:test"
 import { setTimeout as sleep } from "node:timers/promises"
 import { seededRandom } from "@millrace/runtime"
+import { joinChild } from "./joined-child.ts"
 import { type Confirmed, Ledger } from "./ledger.ts"
 import { long } from "./needs.ts"
 import { startChild, type TrialChild } from "./trial-child.ts"
@@ -16,6 +17,7 @@ const lifeMs = 60
 
 test(`of two competing writers, killed ${kills} times, nothing that was confirmed is lost or there twice`, async (t) => {
   const directory = trialDirectory(t)
+  const joined = await joinChild(t, "writer")
   const random = seededRandom(20_261)
   const ledger = new Ledger()
   let incarnations = 0
@@ -26,6 +28,7 @@ test(`of two competing writers, killed ${kills} times, nothing that was confirme
     const writer = incarnations
     let confirmed = 0
     const child = startChild(t, "writer", {
+      joined,
       onTell: (event) => {
         confirmed += 1
         ledger.confirm(event as Confirmed)

@@ -4,6 +4,7 @@ import { join } from "node:path"
 import test from "node:test"
 import { setTimeout as sleep } from "node:timers/promises"
 import { seededRandom } from "@millrace/runtime"
+import { joinChild } from "./joined-child.ts"
 import { long } from "./needs.ts"
 import { startChild, type TrialChild } from "./trial-child.ts"
 import { trialDirectory } from "./trial-directory.ts"
@@ -25,6 +26,7 @@ interface Taker {
 test(`of two takers of a queue, killed ${kills} times, every message is delivered until it is settled, to one at a time`, async (t) => {
   const directory = trialDirectory(t)
   const files = trialDirectory(t)
+  const joined = await joinChild(t, "queue-taker")
   const random = seededRandom(4711)
   const session = await openSession(directory)
   const topic = await ensureTopic(session)
@@ -35,6 +37,7 @@ test(`of two takers of a queue, killed ${kills} times, every message is delivere
   const start = async (): Promise<Taker> => {
     const settled: Taken[] = []
     const child = startChild(t, "queue-taker", {
+      joined,
       onTell: (event) => settled.push(...(event as { readonly settled: Taken[] }).settled),
     })
     const taker = { child, settled, file: join(files, `${takers.length}`) }

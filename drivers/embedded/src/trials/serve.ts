@@ -1,4 +1,5 @@
 /** The child's side of `startChild`, and of a worker thread that runs the same script: answers commands by name. */
+import { flushCompileCache } from "node:module"
 import { parentPort } from "node:worker_threads"
 
 /** The commands of a child. Each gets the values that were asked with. */
@@ -12,6 +13,8 @@ interface Request {
 
 /** Answers commands until the parent is gone. A failure goes back with its name and its kind. */
 export function serve(commands: Commands): void {
+  // A child that is killed keeps nothing for the next one otherwise.
+  flushCompileCache()
   const answerOne = (request: Request): void => {
     answer(commands, request).then(send, (error: unknown) => {
       throw error

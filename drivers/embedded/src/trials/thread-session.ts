@@ -9,10 +9,11 @@ import { StoreDirectory } from "../engine/store-directory.ts"
 import { EmbeddedLog } from "../log.ts"
 import { embeddedManifest } from "../manifest.ts"
 import { EmbeddedOffsets } from "../offset-store.ts"
+import { EmbeddedQueues } from "../queue-broker.ts"
 import { EmbeddedTransactions } from "../transactions.ts"
 
-/** The parts of a session that the trials of the log use. */
-export type LogSession = Pick<Session, "manifest" | "catalog" | "log" | "offsets" | "transactions" | "close">
+/** The parts of a session that these trials use. */
+export type LogSession = Pick<Session, "manifest" | "catalog" | "log" | "offsets" | "queues" | "transactions" | "close">
 
 /** Opens a store in this thread. @throws as the driver does */
 export function openThreadSession(directory: string): LogSession {
@@ -37,9 +38,11 @@ export function openThreadSession(directory: string): LogSession {
       }),
   }
   const log = new EmbeddedLog(channel)
+  const queues = new EmbeddedQueues({ channel, clock: systemClock })
   const transactions = new EmbeddedTransactions(channel)
   const close = async (): Promise<void> => {
     await log.close()
+    await queues.close()
     await transactions.close()
     engine.close()
   }
@@ -48,6 +51,7 @@ export function openThreadSession(directory: string): LogSession {
     catalog: new EmbeddedCatalog(channel),
     log,
     offsets: new EmbeddedOffsets(channel),
+    queues,
     transactions,
     close,
   }

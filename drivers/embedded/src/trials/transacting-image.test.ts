@@ -13,7 +13,7 @@ import { nextOf, numbersOf, outputPartitions, outputRecords, outputs, Transactin
 import { trialDirectory } from "./trial-directory.ts"
 import { readPartition, verify } from "./trial-log.ts"
 
-const images = long ? 1_500 : 80
+const images = long ? 1_500 : 40
 
 /** What the program had been told by a moment of the trace. */
 interface Heard {
@@ -94,7 +94,7 @@ test(`after a crash at any of ${images} moments each transaction is there as a w
     }
   })
   await t.test("and with the syncs taken out of the trace the check goes red", async (u) => {
-    const red = (await crash(u, withoutFileSyncs(trace), 30)).filter(
+    const red = (await crash(u, withoutFileSyncs(trace), long ? 30 : 12)).filter(
       ({ error }) => error instanceof assert.AssertionError || error instanceof MillraceError,
     )
     u.diagnostic(`${red.length} images had lost something`)

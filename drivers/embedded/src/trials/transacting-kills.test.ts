@@ -5,6 +5,7 @@ import { DatabaseSync } from "node:sqlite"
 import test from "node:test"
 import { setTimeout as sleep } from "node:timers/promises"
 import { seededRandom } from "@millrace/runtime"
+import { joinChild } from "./joined-child.ts"
 import { long } from "./needs.ts"
 import type { TransactingSettings } from "./transacting.child.ts"
 import {
@@ -34,6 +35,7 @@ const lifeMs = 80
 
 test(`a process that works in transactions, killed behind each step and ${kills} times anywhere, does each of them once`, async (t) => {
   const directory = trialDirectory(t)
+  const joined = await joinChild(t, "transacting")
   const random = seededRandom(7_300)
   const committed = new Set<number>()
   let prepared = 0
@@ -41,6 +43,7 @@ test(`a process that works in transactions, killed behind each step and ${kills}
   const open = async (): Promise<Worker> => {
     const heard = new Set<unknown>()
     const child = startChild(t, "transacting", {
+      joined,
       onTell: (event) => {
         heard.add(event)
         const told = event as Told | string

@@ -1,6 +1,7 @@
 /** A process of a trial, seen from the test: asked by name, watched, stopped and killed. None outlives its test. */
 import { type ChildProcess, spawn } from "node:child_process"
 import { readdirSync, readFileSync } from "node:fs"
+import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { trialDirectory } from "./trial-directory.ts"
 import { atEnd, type Owner } from "./trial-end.ts"
@@ -13,6 +14,8 @@ export interface ChildOptions {
   readonly under?: readonly string[]
   /** The script's own arguments. */
   readonly values?: readonly string[]
+  /** Where `joinChild` has put its program. Default: it is run as it stands beside this file. */
+  readonly joined?: string | undefined
   /** Its standard output goes nowhere. */
   readonly quiet?: boolean
   readonly onTell?: Tell
@@ -40,7 +43,11 @@ interface Reply {
 /** Starts `<script>.child.ts` beside this file in a process group of its own, killed when the test ends. */
 export function startChild(t: Owner, script: string, options: ChildOptions = {}): TrialChild {
   const extension = import.meta.url.endsWith(".ts") ? "ts" : "js"
-  const path = fileURLToPath(new URL(`./${script}.child.${extension}`, import.meta.url))
+  const { joined } = options
+  const path =
+    joined === undefined
+      ? fileURLToPath(new URL(`./${script}.child.${extension}`, import.meta.url))
+      : join(joined, `${script}.mjs`)
   const [program, ...rest] = [
     ...(options.under ?? []),
     process.execPath,
@@ -52,7 +59,10 @@ export function startChild(t: Owner, script: string, options: ChildOptions = {})
     detached: true,
     stdio: ["ignore", options.quiet ? "pipe" : "inherit", "inherit", "ipc"],
     serialization: "advanced",
-    env: { NODE_COMPILE_CACHE: compileCache(t), ...process.env },
+    env:
+      joined === undefined
+        ? { NODE_COMPILE_CACHE: compileCache(t), ...process.env }
+        : { ...process.env, NODE_COMPILE_CACHE: join(joined, "compiled") },
   })
   child.stdout?.resume()
   const exited = new Promise<number | NodeJS.Signals>((resolve, reject) => {

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
-import { CancelledError, ConnectionError, NotFoundError, TimeoutError } from "@millrace/contract"
+import {
+  CancelledError,
+  ConnectionError,
+  type MillraceError,
+  NotFoundError,
+  PermissionError,
+  TimeoutError,
+} from "@millrace/contract"
 import { VirtualClock } from "@millrace/runtime"
 import { attempt } from "./attempts.ts"
 
@@ -70,4 +77,25 @@ test("an abort ends the waiting at once, during an attempt and between two", asy
     await assert.rejects(never, CancelledError)
     assert.equal(clock.timers, 0)
   }
+})
+
+test("of a change that an attempt may have made no later refusal says that it has not happened, unless it can know", async () => {
+  const lost = (): Error => new ConnectionError("lost", { outcome: "unknown" })
+  const outcomes = async (errors: (() => Error)[], isCertain?: (error: MillraceError) => boolean): Promise<unknown> => {
+    const clock = new VirtualClock()
+    const request = async (): Promise<never> => {
+      throw errors.shift()?.() ?? new Error("asked too often")
+    }
+    const work = { what: "changing", request, ...(isCertain === undefined ? {} : { isCertain }) }
+    const failure = attempt(clock, settings, work).catch((error: unknown) => error)
+    await clock.advance(5000)
+    const { kind, outcome } = (await failure) as MillraceError
+    return [kind, outcome]
+  }
+  const refused = (): Error => new PermissionError("no")
+  const isMissing = ({ kind }: MillraceError): boolean => kind === "not-found"
+  assert.deepEqual(await outcomes([lost, refused], isMissing), ["permission", "unknown"])
+  assert.deepEqual(await outcomes([lost, () => new NotFoundError("none")], isMissing), ["not-found", "rejected"])
+  assert.deepEqual(await outcomes([refused], isMissing), ["permission", "rejected"])
+  assert.deepEqual(await outcomes([lost, refused]), ["permission", "rejected"], "a question changes nothing")
 })

@@ -22,6 +22,11 @@ export interface Attempt<T> {
   readonly request: () => Promise<T>
   /** Ends the waiting at once with `CancelledError`; a request under way is left to itself. */
   readonly signal?: AbortSignal
+  /**
+   * Given for a request that changes something: whether an error says for certain that it has not happened, whatever became of the attempts
+   * before. Any other error has the outcome `unknown` once an attempt had it.
+   */
+  readonly isCertain?: (error: MillraceError) => boolean
 }
 
 /**
@@ -30,15 +35,26 @@ export interface Attempt<T> {
  * @throws the last failure; TimeoutError when an attempt took longer than `timeoutMs`; CancelledError on abort
  */
 export async function attempt<T>(clock: Clock, settings: AttemptSettings, work: Attempt<T>): Promise<T> {
+  let inDoubt = false
   for (let retry = 0; ; retry++) {
     try {
       return await within(clock, settings.timeoutMs, work)
     } catch (error) {
       const again = error instanceof MillraceError && error.retryable && retry < settings.retries
-      if (!again || work.signal?.aborted === true) throw error
+      if (!again || work.signal?.aborted === true) throw inDoubt ? truthful(work, error) : error
+      if (error.outcome === "unknown") inDoubt = true
       await pause(clock, backoffMs(retry, settings.retryBackoffMs, longestBackoffMs), work)
     }
   }
+}
+
+/** The last failure, as far as it is the truth about the attempts before. */
+function truthful({ isCertain }: Attempt<unknown>, error: unknown): unknown {
+  if (isCertain === undefined || !(error instanceof MillraceError)) return error
+  if (error.outcome === "unknown" || isCertain(error)) return error
+  const { kind, message, retryable, context } = error
+  const text = `${message} (an earlier attempt may have done it)`
+  return new MillraceError(kind, text, { retryable, outcome: "unknown", context, cause: error })
 }
 
 /** One attempt with its deadline. A late answer is dropped, and observed. */

@@ -8,7 +8,7 @@ import type { AvscType } from "./avro-library.ts"
 import { binaryLevels } from "./plain-values.ts"
 import { isTextAt } from "./utf8.ts"
 
-/** Elements without a byte of their own (nulls, empty records) in one array: their number is told by the count alone. */
+/** Elements without a byte of their own (nulls, empty records) in one payload: their number is told by counts alone, and arrays may lie in arrays. */
 const mostEmptyItems = 100_000
 const longestVarint = 10
 
@@ -21,6 +21,8 @@ type Skip = (place: Place, level: number) => void
 class Place {
   readonly bytes: Uint8Array
   at = 0
+  /** The elements so far that have no byte of their own. */
+  empty = 0
 
   constructor(bytes: Uint8Array) {
     this.bytes = bytes
@@ -146,7 +148,6 @@ function skipRecord(fields: readonly Skip[]): Skip {
 function skipBlocks(item: Skip): Skip {
   return (place, level) => {
     if (level >= binaryLevels) throw new DecodeError(`nested deeper than ${binaryLevels} levels, at byte ${place.at}`)
-    let empty = 0
     for (let count = place.long(); count !== 0; count = place.long()) {
       if (count < 0) {
         count = -count
@@ -155,8 +156,8 @@ function skipBlocks(item: Skip): Skip {
       for (let index = 0; index < count; index++) {
         const before = place.at
         item(place, level + 1)
-        if (place.at === before && ++empty > mostEmptyItems) {
-          throw new DecodeError(`an array of more than ${mostEmptyItems} items without a byte each, at byte ${before}`)
+        if (place.at === before && ++place.empty > mostEmptyItems) {
+          throw new DecodeError(`arrays of more than ${mostEmptyItems} items without a byte each, at byte ${before}`)
         }
       }
     }

@@ -99,6 +99,17 @@ describe("at the edges", () => {
     assert.throws(() => json((value) => value, { integers: "string" } as never), InvalidError)
   })
 
+  test("integers beyond ±2^4096 are refused in both directions, however long, at once", () => {
+    const edge = 2n ** 4096n
+    for (const value of [edge, -edge]) assert.equal(big.decode(big.encode(value)), value)
+    for (const value of [edge + 1n, -edge - 1n])
+      assert.throws(() => big.encode({ id: value }), /JSON has no form for a bigint of 1234 digits, at id/)
+    // Were it made a bigint, this would take half a minute.
+    const long = bytes(`{"id":${"9".repeat(10_000_000)}}`)
+    assert.throws(() => big.decode(long), /the integer 9{37}… \(10000000 digits\) is beyond ±2\^4096/)
+    assert.throws(() => exact.decode(long), DecodeError)
+  })
+
   test("a long number is told shortened", () => {
     assert.throws(() => exact.decode(bytes("1".repeat(5000))), /the integer 1{37}… \(5000 digits\) has more/)
   })

@@ -27,16 +27,19 @@ export function wideInteger(text: Uint8Array): boolean {
  * Parses JSON whose wide integers are looked at digit by digit.
  * @param bigints Whether integers beyond ±(2^53 − 1) are bigints; else those that a number holds are numbers: it is exactly
  *   that, or is written with just these digits.
- * @throws DecodeError for an integer that a number does not hold, unless `bigints`
+ * @throws DecodeError for an integer that a number does not hold, unless `bigints`; then for one with more digits than
+ *   2^4096, since the time that a bigint takes grows with their square
  */
 export function parseExactJson(text: string, bigints: boolean): unknown {
   return parse(text, (_key, value, context) => {
     if (typeof value !== "number" || Number.isSafeInteger(value)) return value
     const { source } = context
     if (source === undefined || !integer.test(source)) return value
-    const exact = BigInt(source)
-    if (bigints) return exact
-    if (String(value) === source || (Number.isFinite(value) && BigInt(value) === exact)) return value
+    if (bigints) {
+      if (source.length <= mostCharacters) return BigInt(source)
+      throw new DecodeError(`the integer ${shortened(source)} is beyond ±2^4096, which is the most that is read`)
+    }
+    if (String(value) === source || (Number.isFinite(value) && BigInt(value) === BigInt(source))) return value
     throw new DecodeError(
       `the integer ${shortened(source)} has more digits than a number holds: read it with { integers: "bigint" }, or send it as a string`,
     )
@@ -44,6 +47,8 @@ export function parseExactJson(text: string, bigints: boolean): unknown {
 }
 
 const integer = /^-?\d+$/
+/** As 2^4096 has them, with a sign. */
+const mostCharacters = 1_235
 /** The third argument of a reviver is newer than the types. */
 const parse = JSON.parse as (
   text: string,

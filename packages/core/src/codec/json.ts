@@ -106,9 +106,13 @@ const jsonRules: PlainRules = {
   toJson: true,
   mostLevels: 2_000,
 }
-const bigintRules: PlainRules = { ...jsonRules, bigints: { min: -(2n ** 4096n), max: 2n ** 4096n } }
+/** Above it the time to print and to parse them is felt. */
+const mostBigint = 2n ** 4096n
+const bigintRules: PlainRules = { ...jsonRules, bigints: { min: -mostBigint, max: mostBigint } }
 
 function rawDigits(_key: string, value: unknown): unknown {
-  return typeof value === "bigint" ? JSONRaw.rawJSON(value.toString()) : value
+  if (typeof value !== "bigint") return value
+  if (value > mostBigint || value < -mostBigint) throw new RangeError("a bigint is beyond ±2^4096")
+  return JSONRaw.rawJSON(value.toString())
 }
 const JSONRaw = JSON as unknown as { rawJSON(text: string): unknown }

@@ -103,6 +103,15 @@ describe("the formats of the specification", () => {
       ["__proto__", new Map([[null, [true]]])],
     ])
     assert.deepStrictEqual(maps.decode(maps.encode(value)), value)
+    // The wide number makes a copy of the object necessary.
+    const wide = JSON.parse('{"__proto__":{"a":1},"wide":1099511627776}')
+    assert.deepStrictEqual(
+      maps.decode(maps.encode(wide)),
+      new Map<string, unknown>([
+        ["__proto__", new Map([["a", 1]])],
+        ["wide", 2 ** 40],
+      ]),
+    )
   })
 })
 

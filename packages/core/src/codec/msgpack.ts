@@ -96,7 +96,8 @@ function packable(value: unknown): unknown {
   if (typeof value !== "object" || value === null || value instanceof Uint8Array || value instanceof Date) return value
   if (Array.isArray(value)) return value.map(packable)
   if (value instanceof Map) return new Map(Array.from(value, ([key, item]) => [packable(key), packable(item)]))
-  const copy: Record<string, unknown> = {}
+  // Without a prototype `__proto__` is a key like any other.
+  const copy: Record<string, unknown> = Object.create(null)
   for (const key of Object.keys(value)) {
     const property = (value as Record<string, unknown>)[key]
     if (property !== undefined) copy[key] = packable(property)

@@ -7,7 +7,6 @@ import { bson } from "./bson.ts"
 import { cbor } from "./cbor.ts"
 import type { Codec } from "./codec.ts"
 import { json } from "./json.ts"
-import { jsonSchema } from "./json-schema.ts"
 import { msgpack } from "./msgpack.ts"
 import { protobuf } from "./protobuf.ts"
 
@@ -182,7 +181,8 @@ test("100 MiB go through every codec", { timeout: 120_000 }, () => {
   const text = "x".repeat(100 << 20)
   const field = { type: "record", name: "R", fields: [{ name: "v", type: "string" }] }
   const proto = { proto: 'syntax = "proto3"; message M { string v = 1; }', message: "M" }
-  for (const codec of [...codecs, jsonSchema({}), avro(field), protobuf(proto)]) {
+  // A schema is checked before and after JSON, which is there already.
+  for (const codec of [...codecs, avro(field), protobuf(proto)]) {
     const payload = codec.encode({ v: text })
     assert.ok(payload.length > text.length)
     assert.equal((codec.decode(payload) as { v: string }).v.length, text.length, codec.name)

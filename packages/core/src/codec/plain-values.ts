@@ -192,7 +192,8 @@ function leafText(value: unknown): string {
   if (typeof value === "string") return "a string with half a surrogate pair"
   if (typeof value !== "bigint") return shown(value)
   const digits = value.toString()
-  return digits.length > 40 ? `a bigint of ${digits.length} digits` : `the bigint ${digits}`
+  if (digits.length <= 40) return `the bigint ${digits}`
+  return `a bigint of ${digits.length - (value < 0n ? 1 : 0)} digits`
 }
 
 /** What is wrong with an object whatever is in it. */

@@ -8,6 +8,8 @@ import { Json } from "../codec/json.ts"
 import { openCursor } from "../cursor/log-cursor.ts"
 import { encryptor } from "../encryption/encryptor.ts"
 import { record } from "../encryption/sealed-record.test-support.ts"
+import { running } from "../handler/running-consumer.test-support.ts"
+import type { Message } from "../record/message.ts"
 import type { SendableRecord } from "../record/outgoing-record.ts"
 import { openTypedReader } from "../typed/typed-reader.ts"
 import type { Consumer } from "./consumer.ts"
@@ -158,6 +160,46 @@ describe("a consumer under an encryptor", () => {
       await again.shutdown()
     })
   }
+
+  for (const commitPolicy of [
+    { kind: "polling" },
+    { kind: "each" },
+    { kind: "disabled" },
+    { kind: "auto", after: "delivery", every: "batch" },
+  ] as const) {
+    test(`seek to skip goes past a record that a run has stopped at (${commitPolicy.kind})`, async () => {
+      const client = new FakeClient()
+      put(client, [stored("0"), stored("1", { foreign: true }), stored("2")])
+      const consumer = open(client, { commitPolicy })
+      const seen: string[] = []
+      const handler = (message: Message): void => void seen.push(textOf(message))
+      const first = running(consumer, handler)
+      await client.clock.advance(100)
+      assert.ok(isDecodeError(1n)(first.done))
+      await consumer.seek(0, "skip")
+      await assert.rejects(consumer.seek(0, "skip"), InvalidError)
+      const second = running(consumer, handler)
+      await client.clock.advance(100)
+      await consumer.shutdown()
+      assert.deepEqual([second.done, seen], [undefined, ["0", "2"]])
+      assert.equal(client.storedNext("worker"), commitPolicy.kind === "disabled" ? undefined : 3n)
+    })
+  }
+
+  test("a run that stops at such a record and is not told to skip it begins with it again", async () => {
+    const client = new FakeClient()
+    put(client, [stored("0"), stored("1", { foreign: true }), stored("2")])
+    const consumer = open(client, { commitPolicy: { kind: "each" } })
+    for (const expected of [["0"], []]) {
+      const seen: string[] = []
+      const state = running(consumer, (message) => void seen.push(textOf(message)))
+      await client.clock.advance(100)
+      assert.ok(isDecodeError(1n)(state.done))
+      assert.deepEqual(seen, expected)
+    }
+    await consumer.shutdown()
+    assert.equal(client.storedNext("worker"), 1n)
+  })
 
   test("seek to skip drops nothing of what was read ahead, and is refused once reading has gone on", async () => {
     const client = new FakeClient()

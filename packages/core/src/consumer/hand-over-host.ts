@@ -18,12 +18,12 @@ export interface HandOverHost {
   prepared(lane: Lane, slice: Slice): boolean
   /**
    * What becomes of a record that cannot be decrypted or decoded: its error is `told` to the caller, it is `passed` over as handled, or it is
-   * passed over `later`, once `deal` has done its work: the partition is offered again then.
+   * looked at again `later`, once `deal` has done its work: the partition is offered again then.
    */
   fateOf(lane: Lane, message: BatchMessage, error: DecodeError): "told" | "passed" | "later"
   deal(lane: Lane, message: BatchMessage, error: DecodeError): void
-  /** The record counts as handled, and nobody got it. */
-  passedOver(lane: Lane, message: BatchMessage, error: DecodeError): void
+  /** The record counts as handled, and nobody got it. @param error Absent when `deal` has had it. */
+  passedOver(lane: Lane, message: BatchMessage, error: DecodeError | undefined): void
   /** Whether a store must come first (policy `each`). */
   readonly held: boolean
   /** How many records may be handed out before the policy must hear of it. */

@@ -49,12 +49,10 @@ export class HandOver extends HandOverBook {
    */
   take(): BatchMessage | undefined {
     if (this.feed !== undefined) throw takenError()
-    const index = this.#index
-    if (index < this.#end) {
-      this.#index = index + 1
-      const message = this.#opened(messageOf(this.#source as MessageSource, index))
+    if (this.#index < this.#end) {
+      const message = this.#openNext()
       if (message === undefined) return this.#advance()
-      if (index + 1 === this.#end) this.#delivered()
+      if (this.#index === this.#end) this.#delivered()
       return message
     }
     return this.#ask() ? this.#advance() : undefined
@@ -81,6 +79,7 @@ export class HandOver extends HandOverBook {
       const lane = this.#nextLane()
       if (lane === undefined) return undefined
       this.#openWindow(lane, this.#pageLength)
+      if (this.#passedDealtWith(lane)) continue
       const batch = this.#openedBatch(this.#source as MessageSource)
       if (batch !== undefined) return batch
     }
@@ -110,11 +109,9 @@ export class HandOver extends HandOverBook {
   takeForFeed(): BatchMessage | undefined {
     this.feedWaits = false
     this.undecrypted = undefined
-    const index = this.#index
-    if (index < this.#end) {
-      this.#index = index + 1
+    if (this.#index < this.#end) {
       this.takenLane = this.#lane
-      const message = this.#opened(messageOf(this.#source as MessageSource, index))
+      const message = this.#openNext()
       if (message !== undefined) return message
     }
     this.settle()
@@ -225,6 +222,11 @@ export class HandOver extends HandOverBook {
     if (lane === undefined || slice === undefined) return
     const index = this.#index
     this.#reset()
+    if (index === slice.index) {
+      // Its first message is being decoded.
+      this.offer(lane)
+      return
+    }
     this.#pageLeft -= index - slice.index
     this.#turns++
     this.hands.took(slice, index, handled)
@@ -254,14 +256,15 @@ export class HandOver extends HandOverBook {
     this.host.pollStarted(this.hands.lanes)
   }
 
-  /** Goes past records that nobody gets, as many as were read ahead at the most. */
+  /** Goes past records that nobody gets, as many as the host lets go at once. */
   #advance(): BatchMessage | undefined {
     for (;;) {
       if (!this.#mayAdvance()) return undefined
       const lane = this.#nextLane()
       if (lane === undefined) return undefined
       this.#openWindow(lane, this.host.window)
-      const message = this.#opened(messageOf(this.#source as MessageSource, this.#index++))
+      if (this.#passedDealtWith(lane)) continue
+      const message = this.#openNext()
       if (message === undefined) continue
       if (this.#index === this.#end) this.#delivered()
       return message
@@ -308,32 +311,48 @@ export class HandOver extends HandOverBook {
     this.#end = Math.min(slice.count, slice.index + Math.min(this.#pageLeft, length))
   }
 
-  /** The message, decrypted and decoded; `undefined` when nobody gets it. @throws why it cannot be, where that is for the caller to know */
-  #opened(message: BatchMessage): BatchMessage | undefined {
+  /**
+   * The window's next message, decrypted and decoded; `undefined` when nobody gets it. A codec may call back in: it is handed out only
+   * after that, and not at all where the consumer has been ended or moved by it.
+   * @throws why it cannot be read, where that is for the caller to know
+   */
+  #openNext(): BatchMessage | undefined {
+    const slice = this.#slice
+    const index = this.#index
+    const message = messageOf(this.#source as MessageSource, index)
     try {
-      return message.open()
+      message.open()
     } catch (error) {
+      if (this.#slice !== slice || this.#index !== index) return undefined
+      this.#index = index + 1
       if (this.#dealtWith(message, error)) return undefined
       if (this.feed !== undefined) this.undecrypted = message
       this.#unreadable(error)
       throw error
     }
+    if (this.#slice !== slice || this.#index !== index) return undefined
+    this.#index = index + 1
+    return message
   }
 
-  /** The window as a batch. What cannot be decrypted or decoded comes in its place: the batch ends before it. Else as `#opened`. */
+  /** The window as a batch. What cannot be decrypted or decoded comes in its place: the batch ends before it. Else as `#openNext`. */
   #openedBatch(source: MessageSource): MessageBatch | undefined {
+    const slice = this.#slice
     const from = this.#index
+    let batch: MessageBatch
     try {
-      const batch = new MessageBatch(source, from, this.#end)
-      this.#index = from + batch.count
-      this.#close(this.#counts === "delivery" ? "everything" : "nothing")
-      return batch
+      batch = new MessageBatch(source, from, this.#end)
     } catch (error) {
+      if (this.#slice !== slice) return undefined
       this.#index = from + 1
       if (this.#dealtWith(messageOf(source, from), error)) return undefined
       this.#unreadable(error)
       throw error
     }
+    if (this.#slice !== slice) return undefined
+    this.#index = from + batch.count
+    this.#close(this.#counts === "delivery" ? "everything" : "nothing")
+    return batch
   }
 
   /** Whether the window's last record is one that nobody gets, since it cannot be decrypted or decoded and the consumer deals with it. */
@@ -349,12 +368,27 @@ export class HandOver extends HandOverBook {
       this.#queue.remove(lane)
       return true
     }
+    this.#passOver(lane, message, error)
+    return true
+  }
+
+  /** Whether the window begins with a record about which everything was done: it is passed over, and nobody decodes it again. */
+  #passedDealtWith(lane: Lane): boolean {
+    const { dealtWith } = lane
+    const source = this.#source as MessageSource
+    if (dealtWith === undefined || source.batch.offset(this.#index) !== dealtWith) return false
+    lane.dealtWith = undefined
+    this.#passOver(lane, messageOf(source, this.#index++), undefined)
+    return true
+  }
+
+  /** The window's last record counts as handled, and nobody gets it. @param error Absent when it was dealt with before. */
+  #passOver(lane: Lane, message: BatchMessage, error: DecodeError | undefined): void {
     this.#close(this.feed === undefined ? handledByLeaving(this.#counts) : "nothing")
     this.handledOne(lane, message.position.offset)
     // Whoever gets the next message has nothing of this one in hands.
     if (this.feed === undefined) this.hands.asked()
     this.host.passedOver(lane, message, error)
-    return true
   }
 
   /** Ends the window before a record that has to wait. What was handed out of it is handled, where asking counts: this is an ask. */

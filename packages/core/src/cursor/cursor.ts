@@ -2,8 +2,9 @@ import type { CorruptionError, DecodeError, UnsupportedError } from "@millrace/c
 import type { Message, Position } from "../record/message.ts"
 
 /**
- * What a cursor gives: a record, one that does not decode, bytes of the log that cannot be read, or the news that it is caught up. A typed reader gives a `tombstone` for a
- * record without a payload, which has no value to decode; the raw cursor gives it as a record like any other.
+ * What a cursor gives: a record, one that does not decode, bytes of the log that cannot be read, or the news that it is caught up. A typed
+ * reader gives a `tombstone` for a record without a payload, which has no value to decode; the raw cursor gives it as a record like any
+ * other.
  */
 export type CursorResult<T> =
   | { readonly kind: "record"; readonly value: T; readonly message: Message }
@@ -11,8 +12,8 @@ export type CursorResult<T> =
   | {
       readonly kind: "error"
       /**
-       * Of a record: that it does not decode (a typed reader's is a `TypedDecodeError`, with the bytes) or does not decrypt. Of a whole batch:
-       * that it is damaged, or needs what is not there; the next read goes past it.
+       * Of a record: that it does not decode (a typed reader's is a `TypedDecodeError`, with the bytes), does not decrypt, or contradicts
+       * itself. Of a whole batch: that it is damaged, or needs what is not there; the next read goes past it.
        */
       readonly error: DecodeError | CorruptionError | UnsupportedError
       readonly position: Position
@@ -32,7 +33,10 @@ export interface Cursor<T> extends AsyncDisposable {
    * @throws what a poll failed with, after five tries if it might have passed. The offsets stay as they were.
    */
   next(): Promise<CursorResult<T>>
-  /** What an earlier poll has left over, or else one poll. Empty when caught up. @throws as `next` */
+  /**
+   * What an earlier poll has left over, or else one poll. Empty when caught up.
+   * @throws as `next`; with records before what failed, these are the answer, and the next read throws
+   */
   poll(): Promise<CursorResult<T>[]>
   /** All records up to the tail: ends once caught up. */
   stream(): AsyncIterable<CursorResult<T>>

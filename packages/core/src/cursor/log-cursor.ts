@@ -1,5 +1,6 @@
 import {
   ClosedError,
+  CorruptionError,
   DecodeError,
   HistoryChangedError,
   InvalidError,
@@ -8,6 +9,7 @@ import {
   OffsetOutOfRangeError,
   TimeoutError,
   type TopicName,
+  UnsupportedError,
 } from "@millrace/contract"
 import type { Timer } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
@@ -66,6 +68,10 @@ export class LogCursor<T> implements Cursor<T> {
   #read = new Map<number, ScanPlace>()
   #merge: MessageMerge | undefined
   #filling: Promise<void> | undefined
+  /** Whether the last poll has brought nothing. */
+  #caughtUp = false
+  /** What came behind results that were given out: the next read's. */
+  #failure: { readonly error: unknown } | undefined
   /** Raised by `restore`: what is under way is not wanted any more. */
   #generation = 0
   #pause: { readonly timer: Timer; readonly end: () => void } | undefined
@@ -109,6 +115,7 @@ export class LogCursor<T> implements Cursor<T> {
     this.#scan.forget()
     this.#read = new Map([...restored].map(([partition, offset]) => [partition, { offset, lineage: undefined }]))
     this.#merge = undefined
+    this.#failure = undefined
   }
 
   /** Without a promise chain when something is there. */
@@ -124,10 +131,18 @@ export class LogCursor<T> implements Cursor<T> {
 
   async poll(): Promise<CursorResult<T>[]> {
     this.#refuseClosed()
-    if (this.#merge?.empty !== false) await this.#fill(0)
     const results: CursorResult<T>[] = []
-    for (let result = this.#take(); result !== undefined; result = this.#take()) results.push(result)
-    return results
+    for (;;) {
+      if (this.#merge?.empty !== false && this.#failure === undefined) await this.#fill(0)
+      try {
+        for (let result = this.#take(); result !== undefined; result = this.#take()) results.push(result)
+      } catch (error) {
+        if (results.length === 0) throw error
+        this.#failure = { error }
+      }
+      // Another call may have had everything of a poll that both waited for.
+      if (results.length > 0 || this.#caughtUp) return results
+    }
   }
 
   stream(): AsyncIterable<CursorResult<T>> {
@@ -186,11 +201,17 @@ export class LogCursor<T> implements Cursor<T> {
   }
 
   async #nextPoll(): Promise<CursorResult<T>> {
-    await this.#fill(0)
-    return this.#take() ?? { kind: "end" }
+    for (;;) {
+      await this.#fill(0)
+      const result = this.#take()
+      if (result !== undefined) return result
+      // Other calls may have had everything of a poll that all waited for.
+      if (this.#caughtUp) return { kind: "end" }
+    }
   }
 
   #take(): CursorResult<T> | undefined {
+    this.#tellFailure()
     const merge = this.#merge
     if (merge === undefined) return undefined
     const message = merge.next()
@@ -198,9 +219,15 @@ export class LogCursor<T> implements Cursor<T> {
     try {
       return this.#view.result(message.open())
     } catch (error) {
-      if (error instanceof DecodeError) return { kind: "error", error, position: message.position }
+      if (isRecordsOwn(error)) return { kind: "error", error, position: message.position }
       throw error
     }
+  }
+
+  #tellFailure(): void {
+    const failure = this.#failure
+    this.#failure = undefined
+    if (failure !== undefined) throw failure.error
   }
 
   /** Brings records, waiting up to `waitMs` for some at the tail. Whoever calls meanwhile shares the one that is under way. */
@@ -228,7 +255,8 @@ export class LogCursor<T> implements Cursor<T> {
         if (this.#merge?.empty === false || waitMs === 0) return
         return await this.#waitAtTail(runs, waitMs)
       } catch (error) {
-        if (generation !== this.#generation && this.#closed === undefined) continue
+        this.#refuseClosed()
+        if (generation !== this.#generation) continue
         const passing = error instanceof MillraceError && (error.retryable || movedAway(error))
         if (!passing || ++failures >= tries) throw error
         await this.#rest(retryMs * failures)
@@ -239,6 +267,7 @@ export class LogCursor<T> implements Cursor<T> {
   #accept(runs: readonly ScanRun[]): void {
     for (const [partition, offset] of this.#merge?.offsets() ?? []) this.#offsets.set(partition, offset)
     this.#merge = new MessageMerge(runs)
+    this.#caughtUp = this.#merge.empty
     for (const { partition, next, failure, lineage } of runs) {
       this.#read.set(partition, { offset: failure?.next ?? next, lineage })
     }
@@ -310,10 +339,15 @@ function messagesOf(runs: readonly ScanRun[]): Message[] {
     try {
       messages.push(message.open())
     } catch (error) {
-      if (!(error instanceof DecodeError)) throw error
+      if (!isRecordsOwn(error)) throw error
     }
   }
   return messages
+}
+
+/** Whether it is one record that cannot be opened or decoded: it is told in the record's place. */
+function isRecordsOwn(error: unknown): error is DecodeError | CorruptionError | UnsupportedError {
+  return error instanceof DecodeError || error instanceof CorruptionError || error instanceof UnsupportedError
 }
 
 /** The log changed between looking and reading: looking again tells. */

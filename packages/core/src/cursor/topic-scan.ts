@@ -22,7 +22,8 @@ import type { MergeRun, RunFailure } from "./message-merge.ts"
 const pollRecords = 10_000
 /** After so many encoded bytes a poll asks for no more: the rest of the partitions is the next poll's. */
 const pollBytes = 64 * 1_048_576
-const requestBytes = 1_048_576
+/** Room for a poll's records of 400 bytes: a poll that asks twice waits for the backend while the caller has nothing to decode. */
+const requestBytes = 4 * 1_048_576
 /** How long a request may take to bring records that the watermarks promise, in ms. */
 const requestWaitMs = 1000
 

@@ -80,12 +80,13 @@ export class LaneMover {
   async #skip(lane: Lane, before: Before | undefined): Promise<void> {
     const target = skipTarget(lane)
     const turn = this.#begin(lane)
-    const next = target.kind === "record" ? target.offset + 1n : target.next
+    const { next } = target
     await before?.(next)
     if (this.#overruled(lane, turn)) return
     lane.told = undefined
-    if (target.kind === "record") this.#host.passed(lane, target.offset)
-    else this.#host.pass(lane, next)
+    if (target.kind === "position") this.#host.pass(lane, next)
+    else this.#host.passed(lane, target.offset)
+    if (target.kind === "next record") this.#host.move(lane, { offset: next })
     this.#host.changed()
   }
 

@@ -147,7 +147,12 @@ export class LaneRunner {
 
   /** Reads again what is handed out and not handled. A `seek` that looks for its place has the last word all the same. */
   rewind(lane: Lane): void {
-    if (lane.live) this.#moveTo(lane, { offset: lane.ranges.prefix })
+    if (!lane.live) return
+    const offset = lane.ranges.prefix
+    const { told } = lane
+    this.#moveTo(lane, { offset })
+    // Whoever was told of it may skip it all the same.
+    if (told?.context.offset === offset) lane.told = told
   }
 
   /**

@@ -2,10 +2,12 @@ import { InvalidError, type MillraceError } from "@millrace/contract"
 import { topicText } from "../client/names.ts"
 import type { Lane } from "./lane.ts"
 
-/** What `seek(partition, "skip")` goes past. */
+/** What `seek(partition, "skip")` goes past. `next` is the offset behind it. */
 export type SkipTarget =
-  /** One record that was read and does not decrypt: reading is beyond it already. */
-  | { readonly kind: "record"; readonly offset: bigint }
+  /** One record that was read and does not decrypt or decode: reading is beyond it already. */
+  | { readonly kind: "record"; readonly offset: bigint; readonly next: bigint }
+  /** The same, after reading went back to it because a run ended there: it would come again. */
+  | { readonly kind: "next record"; readonly offset: bigint; readonly next: bigint }
   /** Everything before `next`, which the reader cannot get past by itself. */
   | { readonly kind: "position"; readonly next: bigint }
 
@@ -36,7 +38,10 @@ export function skipTarget(lane: Lane): SkipTarget {
   }
   const { offset, nextOffset } = told.context
   if (failure === undefined || !isSame(failure.error, told)) {
-    if (offset !== undefined && lane.handedOffset === offset) return { kind: "record", offset }
+    if (offset === undefined) throw gone(where, told)
+    const next = offset + 1n
+    if (lane.handedOffset === offset) return { kind: "record", offset, next }
+    if (lane.handedNext === undefined && lane.ranges.prefix === offset) return { kind: "next record", offset, next }
     throw gone(where, told)
   }
   if (lane.machine.offset > failure.offset) throw gone(where, told)

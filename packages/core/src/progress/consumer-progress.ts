@@ -199,6 +199,18 @@ export class ConsumerProgress {
   }
 
   /**
+   * A transaction stores the progress of these partitions. Settles when no store of theirs is on its way, which might come behind the
+   * commit and undo it; what was handled before is not stored otherwise.
+   */
+  async leaveToTransaction(lanes: readonly Lane[]): Promise<void> {
+    for (const lane of lanes) this.#countAsStored(lane)
+    if (this.committer?.busy !== true) return
+    await Promise.all(lanes.map((lane) => this.committer?.settledOf(lane)))
+    // What failed for good would be stored again with the next moment of the policy.
+    for (const lane of lanes) this.#countAsStored(lane)
+  }
+
+  /**
    * What comes before reading goes on elsewhere in a partition: with the policy `onRead`, the store of the offset before it (table 2.5).
    * @throws InvalidError while it is not known whether the last store has happened
    */
@@ -261,6 +273,10 @@ export class ConsumerProgress {
   }
 
   // ---- inside ---------------------------------------------------------------------------------------------
+
+  #countAsStored(lane: Lane): void {
+    this.tell({ type: "submitted", key: lane, next: lane.ranges.prefix })
+  }
 
   #tick(): void {
     this.#host.settle()

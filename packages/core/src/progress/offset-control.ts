@@ -8,7 +8,7 @@ import {
   type Session,
   type TopicPartition,
 } from "@millrace/contract"
-import { OptionReader } from "../client/options.ts"
+import { OptionReader, shown } from "../client/options.ts"
 import type { Lag, StoredOffset } from "../consumer/consumer.ts"
 import { ambiguous, isMeant, notRead, type PartitionRef } from "../consumer/partition-ref.ts"
 import { type Lane, laneKey } from "../partition/lane.ts"
@@ -65,7 +65,7 @@ export class OffsetControl {
       await Promise.all(lanes.map((lane) => this.#commitThrough(committer, lane, lane.handedNext as bigint)))
       return
     }
-    const checkpoint = what instanceof Checkpoint ? what : what.checkpoint()
+    const checkpoint = this.#checkpointOf(what, "commit")
     const lane = this.#laneOf(checkpoint)
     if (lane === undefined) return this.#stored.storeUnread(checkpoint, this.#host.lane(checkpoint))
     // Behind the last message handed out, progress includes holes and markers, so that the lag comes to 0.
@@ -80,7 +80,7 @@ export class OffsetControl {
   mark(what: Message | Checkpoint): void {
     this.#acknowledging("mark")
     this.#host.settle()
-    const checkpoint = what instanceof Checkpoint ? what : what.checkpoint()
+    const checkpoint = this.#checkpointOf(what, "mark")
     const lane = this.#laneOf(checkpoint)
     if (lane === undefined) this.#stored.checkPlace(checkpoint, this.#host.lane(checkpoint))
     const { handedOffset } = lane ?? {}
@@ -103,7 +103,7 @@ export class OffsetControl {
     this.#host.settle()
     const latest = new Map<string, Checkpoint>()
     for (const one of what) {
-      const checkpoint = one instanceof Checkpoint ? one : one.checkpoint()
+      const checkpoint = this.#checkpointOf(one, "sendOffsets")
       const key = laneKey(checkpoint)
       const known = latest.get(key)
       if (known === undefined || known.offset < checkpoint.offset) latest.set(key, checkpoint)
@@ -117,6 +117,7 @@ export class OffsetControl {
     return {
       owner: this.#identity.owner as OffsetOwner,
       entries: places.map(({ checkpoint, next }) => entryOf(checkpoint, next)),
+      ready: () => this.#progress.leaveToTransaction(places.flatMap(({ lane }) => lane ?? [])),
       isOurs: (index) => {
         const { lane, checkpoint } = places[index] as (typeof places)[number]
         return lane !== undefined && isSame(lane, checkpoint)
@@ -140,6 +141,7 @@ export class OffsetControl {
     return {
       owner: this.#identity.owner as OffsetOwner,
       entries: places.map(({ place, next }) => entryOf(place, next)),
+      ready: () => this.#progress.leaveToTransaction(places.map(({ lane }) => lane)),
       isOurs: (index) => {
         const { lane, place } = places[index] as (typeof places)[number]
         return isSame(lane, place)
@@ -278,6 +280,13 @@ export class OffsetControl {
     if (error instanceof HistoryChangedError) return this.#stored.historyChanged(checkpoint, checkpoint.offset, error)
     if (error instanceof NotAssignedError) return this.#stored.notAssigned(checkpoint, checkpoint.offset, error)
     return error
+  }
+
+  /** @throws InvalidError for what is neither, which only a caller without types can give */
+  #checkpointOf(what: Message | Checkpoint, call: string): Checkpoint {
+    if (what instanceof Checkpoint) return what
+    if (typeof (what as Partial<Message> | null | undefined)?.checkpoint === "function") return what.checkpoint()
+    throw new InvalidError(`${this.#identity.what}: ${call} takes messages and checkpoints, not ${shown(what)}`)
   }
 
   #acknowledging(call: string): OffsetCommitter {

@@ -5,6 +5,11 @@ export interface TransactedOffsets {
   readonly owner: OffsetOwner
   /** One a partition. */
   readonly entries: readonly OffsetEntry[]
+  /**
+   * To be awaited before they are enlisted: settles when no store of the consumer's own is on its way any more that would come behind the
+   * commit and undo it. Until then nothing more of these partitions is stored otherwise.
+   */
+  ready(): Promise<void>
   /** Whether the partition of an entry is still read as it was then: under the same claim, in the same history. */
   isOurs(index: number): boolean
   /** The transaction has committed: what the consumer knows of its progress follows. */

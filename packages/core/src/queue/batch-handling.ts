@@ -18,6 +18,14 @@ export interface BatchHost {
   readonly batchTimeoutMs: number
   /** Under `all`: how long handled messages may go without an ack, in ms. */
   readonly ackEveryMs: number
+  /** Batches that have messages. */
+  readonly underWay: Set<BatchUnderWay>
+}
+
+/** A call that has messages. */
+export interface BatchUnderWay {
+  /** Nobody waits for its handler any more: it leaves no timer. */
+  abandon(): void
 }
 
 type Results = PromiseSettledResult<unknown>[]
@@ -37,16 +45,19 @@ export async function handleBatch(
     results.push({ status: "rejected", reason: error })
   }
   if (first === undefined) return results
+  const call = new BatchCall(host, batch, results)
   host.handling.begin()
+  host.underWay.add(call)
   try {
-    return await new BatchCall(host, batch, results).from(first)
+    return await call.from(first)
   } finally {
+    host.underWay.delete(call)
     host.handling.end()
   }
 }
 
 /** One call, behind its first message. */
-class BatchCall {
+class BatchCall implements BatchUnderWay {
   readonly #host: BatchHost
   readonly #size: number
   readonly #handler: QueueHandler<unknown>
@@ -55,11 +66,13 @@ class BatchCall {
   /** Under `all`: those that were handled, of each partition, and not acknowledged, in the order of the log. */
   readonly #good = new Map<number, QueuedMessage[]>()
   readonly #ordered: boolean
-  readonly #deadlineMs: number
+  /** For more messages, behind the first that is to be handled. */
+  #deadlineMs: number | undefined
   #ackedMs: number
   /** Acknowledges what is handled while a handler takes long. */
   #ackTimer: Timer | undefined
   #stopped = false
+  #abandoned = false
   /** The message that is not handled yet, or was not. */
   #inHand: QueuedMessage | undefined
 
@@ -74,7 +87,12 @@ class BatchCall {
     this.#results = results
     this.#ordered = host.handling.parts.ackPolicy === "all"
     this.#ackedMs = host.clock.monotonicMs()
-    this.#deadlineMs = this.#ackedMs + host.batchTimeoutMs
+  }
+
+  abandon(): void {
+    this.#abandoned = true
+    this.#ackTimer?.cancel()
+    this.#ackTimer = undefined
   }
 
   async from(first: QueuedMessage): Promise<Results> {
@@ -98,6 +116,7 @@ class BatchCall {
     for (let message: QueuedMessage | undefined = first; message !== undefined; ) {
       if (!handling.isKnown(message)) {
         this.#inHand = message
+        this.#deadlineMs ??= clock.monotonicMs() + this.#host.batchTimeoutMs
         try {
           const result = handling.call(message, this.#handler as never, place)
           const value = isThenable(result) ? await result : result
@@ -131,6 +150,7 @@ class BatchCall {
     }
     handling.mark(message)
     this.#keep(message)
+    if (this.#abandoned) return
     // A batch may take longer than the wait of its first messages.
     if (nowMs - this.#ackedMs > this.#host.ackEveryMs) this.#acknowledgeGood()
     else this.#ackTimer ??= this.#host.clock.setTimer(this.#host.ackEveryMs, () => this.#acknowledgeGood())

@@ -14,6 +14,7 @@ import {
 } from "@millrace/contract"
 import type { VirtualClock } from "@millrace/runtime"
 import type { LiveContext } from "../client/live-context.ts"
+import type { Codec } from "../codec/codec.ts"
 import { FakeBatch, type FakeRecord } from "../consumer/fake-log.test-support.ts"
 import { FakeClient, fakeManifest } from "../consumer/fake-session.test-support.ts"
 import { Queue } from "./queue.ts"
@@ -21,6 +22,7 @@ import type { QueueConsumer } from "./queue-consumer.ts"
 import type { QueueConsumerOptions } from "./queue-consumer-options.ts"
 import { defaultSpec, type QueueOptions } from "./queue-options.ts"
 import { waitOf } from "./queue-waits.ts"
+import type { TypedQueueMessage } from "./valued-message.ts"
 
 type State = "ready" | "leased" | "done"
 
@@ -286,6 +288,15 @@ export class QueueRig {
 
   queue(options?: QueueOptions, name = "q"): Queue {
     return new Queue(this.context, { stream: "s", topic: "t" }, { name, options })
+  }
+
+  /** A consumer of a queue whose messages have values. */
+  async typed<T>(codec: Codec<T>, options?: QueueOptions): Promise<QueueConsumer<TypedQueueMessage<T>>> {
+    const of = { name: "q", options, codec: codec as Codec<unknown> }
+    const queue = new Queue<TypedQueueMessage<T>>(this.context, { stream: "s", topic: "t" }, of)
+    const opening = queue.consumer()
+    await this.settle()
+    return await opening
   }
 
   /** A consumer of a queue with these options. */

@@ -13,9 +13,11 @@ import type { ClientContext } from "../client/context.ts"
 import { longestDurationMs, OptionReader, shown } from "../client/options.ts"
 import { openerOf } from "../encryption/sealing.ts"
 import type { DeadLetterPolicy } from "../handler/dead-letter.ts"
+import { contentOf } from "../handler/failure-handling.ts"
 import { type ContextOwner, callersContext, callingAttempt, HandlerScope, outside } from "../handler/handler-context.ts"
 import { asMillraceError } from "../partition/failure.ts"
-import { type BatchHost, handleBatch } from "./batch-handling.ts"
+import type { RecordDecoder } from "../typed/record-decoder.ts"
+import { type BatchHost, type BatchUnderWay, handleBatch } from "./batch-handling.ts"
 import { DedupeWindow, type IntervalSet } from "./interval-set.ts"
 import { MessageHandling } from "./message-handling.ts"
 import { QueueBurials, terminated, usedUp } from "./queue-burial.ts"
@@ -47,6 +49,8 @@ export interface LeasedConsumerParts {
   readonly session: QueueSession
   readonly deadLetter: DeadLetterPolicy | undefined
   readonly settings: QueueConsumerSettings
+  /** What decodes the payloads; absent where messages are bytes. */
+  readonly decoder: RecordDecoder | undefined
 }
 
 /** The consumer over a queue session. */
@@ -65,12 +69,13 @@ export class LeasedConsumer implements QueueConsumer, IntakeHost {
   /** Failures and burials that nobody waits for. */
   readonly #tasks = new Set<Promise<void>>()
   readonly #runs = new Set<QueueRun>()
+  readonly #batches = new Set<BatchUnderWay>()
   readonly #disown: () => void
   #shutdown: Promise<void> | undefined
 
   /** @throws ClosedError when the client was closed */
   constructor(context: ClientContext, parts: LeasedConsumerParts) {
-    const { what, queue, topic, session, deadLetter, settings } = parts
+    const { what, queue, topic, session, deadLetter, settings, decoder } = parts
     const { clock, random } = context
     this.what = what
     this.#session = session
@@ -81,7 +86,18 @@ export class LeasedConsumer implements QueueConsumer, IntakeHost {
     const opener = openerOf(context, settings.encryptor)
     const desk = this.#desk
     const events = this.#events
-    this.#intake = new QueueIntake({ session, clock, random, topic, opener, settings, desk, events, host: this })
+    this.#intake = new QueueIntake({
+      session,
+      clock,
+      random,
+      topic,
+      opener,
+      decoder,
+      settings,
+      desk,
+      events,
+      host: this,
+    })
     this.#burials = new QueueBurials({
       ...{ what, queue, policy: deadLetter, spec: session.spec, clock, random, desk, events },
       limits: context.session.manifest.limits,
@@ -99,7 +115,7 @@ export class LeasedConsumer implements QueueConsumer, IntakeHost {
       ...{ what, clock, intake: this.#intake, signal: settings.signal },
       unreadable: (message, error) => this.#unreadable(message, error),
     })
-    this.#disown = context.own({ shutdown: (options) => this.#end(options?.timeoutMs) })
+    this.#disown = context.own({ shutdown: (options) => this.shutdown(options) })
   }
 
   get spec(): QueueSpec {
@@ -166,6 +182,7 @@ export class LeasedConsumer implements QueueConsumer, IntakeHost {
       handling: this.#handling,
       batchTimeoutMs: this.#settings.batchTimeoutMs,
       ackEveryMs: shortestWaitMs(this.spec) / 3,
+      underWay: this.#batches,
     }
     const results = await handleBatch(host, { size, handler })
     return results as PromiseSettledResult<Awaited<R>>[]
@@ -178,6 +195,7 @@ export class LeasedConsumer implements QueueConsumer, IntakeHost {
     const { what } = this
     const run = new QueueRun(handler as never, settings, {
       ...{ what, clock: this.#clock, intake: this.#intake, handling: this.#handling },
+      signal: this.#settings.signal,
       consumer: this,
     })
     this.#runs.add(run)
@@ -273,9 +291,9 @@ export class LeasedConsumer implements QueueConsumer, IntakeHost {
     return value
   }
 
-  /** A message that does not decrypt: its caller has the error. */
+  /** A message that does not decrypt, or not decode: its caller has the error. */
   #unreadable(message: QueuedMessage, error: MillraceError): void {
-    this.#inBackground(this.#handling.failed(message, { thrown: error, error, content: "stored" }))
+    this.#inBackground(this.#handling.failed(message, { thrown: error, error, content: contentOf(0, error) }))
   }
 
   /** What fails is told as `failed`, and to the next call. */
@@ -312,6 +330,7 @@ export class LeasedConsumer implements QueueConsumer, IntakeHost {
       const error = new CancelledError(`${this.what} was shut down`)
       for (const message of this.#intake.buffer.held()) message.attempt?.abort(error)
       for (const run of this.#runs) run.abandon(error)
+      for (const batch of this.#batches) batch.abandon()
     }
     this.#burials.close()
     this.#desk.close(this.what)

@@ -1,5 +1,6 @@
 import type { MillraceError } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
+import type { DeadContent } from "../handler/dead-letter-record.ts"
 import { AttemptContext, type ContextOwner, type Handler, type HandlerScope } from "../handler/handler-context.ts"
 import { handlerFailure } from "../handler/handler-failure.ts"
 import { asMillraceError } from "../partition/failure.ts"
@@ -154,7 +155,7 @@ export class MessageHandling {
     events.counts.failed++
     events.tell("failed", failure.error)
     // What does not decrypt here may decrypt elsewhere: only its deliveries end it.
-    const last = burials.isLast(message, failure.content === undefined ? failure.thrown : undefined)
+    const last = burials.isLast(message, failure.content === "stored" ? undefined : failure.thrown)
     const next: AfterFailure = !last ? "retry" : burials.hasTopic ? "deadLetter" : "terminate"
     failure.told?.(next)
     if (message.verdict !== undefined || ackPolicy === "none") return next
@@ -243,7 +244,7 @@ export interface Failure {
   /** As it is told. */
   readonly error: MillraceError
   /** What the payload is when it goes to a dead-letter topic; default as a handler saw it. */
-  readonly content?: "stored"
+  readonly content?: DeadContent
   readonly delay?: { readonly backoffMs: number; readonly maxBackoffMs: number }
   readonly delayMs?: number
   /** Called with what comes next, before it does. */

@@ -7,6 +7,20 @@ const values = (results: readonly PromiseSettledResult<unknown>[] | undefined): 
   results?.map((result) => (result.status === "fulfilled" ? result.value : result.reason))
 
 describe("processBatch", () => {
+  test("a first message that the dedupe window has is none: it goes on waiting", async () => {
+    const rig = new QueueRig()
+    const consumer = await rig.consumer({}, { batchTimeoutMs: 20 })
+    consumer.dedupeWindow.markProcessed(0, 0n)
+    rig.broker.putTexts("a")
+    const batch = watch(consumer.processBatch(10, textOf))
+    await rig.clock.advance(60_000)
+    assert.deepEqual([batch.done, rig.broker.offsets("done")], [false, [0n]])
+    rig.broker.putTexts("b")
+    await rig.clock.advance(20)
+    assert.deepEqual(values(batch.value), ["b"])
+    await consumer.shutdown()
+  })
+
   test("waits for a first message for ever, then for more until its time is over", async () => {
     const rig = new QueueRig()
     const consumer = await rig.consumer({}, { batchTimeoutMs: 20 })

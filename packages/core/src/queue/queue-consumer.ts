@@ -4,8 +4,11 @@ import type { Position } from "../record/message.ts"
 import type { IntervalSet } from "./interval-set.ts"
 import type { QueueMessage } from "./queue-message.ts"
 
-/** What `process` and its relatives call. May be async; what it throws or rejects with is the failure. */
-export type QueueHandler<R> = (message: QueueMessage, context: HandlerContext) => R
+/**
+ * What `process` and its relatives call. May be async; what it throws or rejects with is the failure.
+ * @typeParam M The messages: of a typed topic's queue they have values.
+ */
+export type QueueHandler<R, M extends QueueMessage = QueueMessage> = (message: M, context: HandlerContext) => R
 
 /** Options of `pull`. */
 export interface PullOptions {
@@ -101,26 +104,29 @@ export interface QueueConsumerStatistics {
  *
  * The verbs with a handler (`process`, `processWithin`, `processBatch`, `run`) acknowledge what was handled, extend its wait while the
  * handler runs, and keep the dedupe window. What `pull` and the iterator give is the caller's to settle, and nothing is extended.
+ *
+ * @typeParam M The messages: of a typed topic's queue they have values.
  */
-export interface QueueConsumer extends AsyncIterable<QueueMessage>, AsyncDisposable {
+export interface QueueConsumer<M extends QueueMessage = QueueMessage> extends AsyncIterable<M>, AsyncDisposable {
   /** How errors call it. */
   readonly what: string
   /** What the queue was made with. */
   readonly spec: QueueSpec
   /**
    * What there is, as soon as there is anything: 1 to `max` messages, or none when `maxWaitMs` is over first.
-   * @throws InvalidError for an option, CancelledError, ClosedError; DecodeError for one that does not decrypt, which is naked
+   * @throws InvalidError for an option, CancelledError, ClosedError; DecodeError for one that does not decrypt, TypedDecodeError for one
+   *   that does not decode: it has failed like one whose handler has
    */
-  pull(options?: PullOptions): Promise<QueueMessage[]>
+  pull(options?: PullOptions): Promise<M[]>
   /**
    * Waits for a message, handles it and acknowledges it. One that is in the dedupe window already is acknowledged and skipped. When the
    * handler fails the message is neither acknowledged nor marked: it is handed out again after a delay (`nakOnError`).
    * @returns what the handler returned
    * @throws what the handler threw; what the ack failed with (the message is marked even so); ClosedError
    */
-  process<R>(handler: QueueHandler<R>): Promise<Awaited<R>>
+  process<R>(handler: QueueHandler<R, M>): Promise<Awaited<R>>
   /** The same, for a message that comes within `timeoutMs`: a handler may take longer. @throws TimeoutError; else as `process` */
-  processWithin<R>(timeoutMs: number, handler: QueueHandler<R>): Promise<Awaited<R>>
+  processWithin<R>(timeoutMs: number, handler: QueueHandler<R, M>): Promise<Awaited<R>>
   /**
    * Waits for a first message and handles it and up to `size` − 1 more, one after the other, as far as they are there or come within
    * `batchTimeoutMs` of the first. Ends at the first that fails, as the last item of the answer, and neither acknowledges that one nor
@@ -128,14 +134,14 @@ export interface QueueConsumer extends AsyncIterable<QueueMessage>, AsyncDisposa
    * the last item.
    * @param size 1 to 100,000.
    */
-  processBatch<R>(size: number, handler: QueueHandler<R>): Promise<PromiseSettledResult<Awaited<R>>[]>
+  processBatch<R>(size: number, handler: QueueHandler<R, M>): Promise<PromiseSettledResult<Awaited<R>>[]>
   /**
    * Handles messages until the consumer is shut down, the signal fires, or a handler calls `context.stop()`. What fails is naked with a
    * delay that grows; when its deliveries are used up, or the failure says `retryable: false` and there is a dead-letter topic, it goes
    * there, or is terminated where there is none.
-   * @throws CancelledError; what `onError` threw; why a dead letter could not be stored; else as every call
+   * @throws CancelledError for its signal, and for the consumer's; what `onError` threw; why a dead letter could not be stored; else as every call
    */
-  run(handler: QueueHandler<unknown>, options?: QueueRunOptions): Promise<void>
+  run(handler: QueueHandler<unknown, M>, options?: QueueRunOptions): Promise<void>
   /** What the handlers of this consumer have processed. In memory, of this consumer alone. */
   readonly dedupeWindow: IntervalSet
   readonly statistics: QueueConsumerStatistics

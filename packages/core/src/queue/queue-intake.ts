@@ -8,15 +8,19 @@ import {
 import type { Clock, Random, Timer } from "@millrace/runtime"
 import { Callers, type Waiter } from "../consumer/callers.ts"
 import type { RecordOpener } from "../encryption/encryptor.ts"
+import { asMillraceError } from "../partition/failure.ts"
 import type { MessageSource } from "../record/message.ts"
+import type { RecordDecoder } from "../typed/record-decoder.ts"
 import { PrefetchMachine } from "./prefetch.machine.ts"
 import { QueueBuffer } from "./queue-buffer.machine.ts"
 import type { QueueConsumerSettings } from "./queue-consumer-options.ts"
 import type { QueueEvents } from "./queue-events.ts"
 import { type MessageDesk, QueuedMessage } from "./queue-message.ts"
+import { QueuePreparing } from "./queue-preparing.ts"
 import { type PumpHost, QueuePump } from "./queue-pump.ts"
 import { overdue, shortestWaitMs, waitOf } from "./queue-waits.ts"
 import type { SettlementDesk } from "./settlement-desk.ts"
+import { ValuedMessage } from "./valued-message.ts"
 
 /** What the intake needs of its consumer. */
 export interface IntakeHost extends MessageDesk {
@@ -32,6 +36,7 @@ export interface IntakeParts {
   readonly random: Random
   readonly topic: TopicName
   readonly opener: RecordOpener | undefined
+  readonly decoder: RecordDecoder | undefined
   readonly settings: QueueConsumerSettings
   readonly desk: SettlementDesk
   readonly events: QueueEvents
@@ -46,6 +51,8 @@ export interface Demand extends Waiter {
 
 /** Messages of one request. */
 const mostInPull = 10_000
+/** When messages come again that a codec could not be prepared for, in ms. */
+const unpreparedMs = 1000
 /** Dead letters that are on their way, before nothing more is taken. */
 const mostBurying = 1000
 
@@ -57,6 +64,9 @@ export class QueueIntake implements PumpHost {
   readonly #parts: IntakeParts
   readonly #pump: QueuePump
   readonly #waitMs: number
+  readonly #preparing: QueuePreparing | undefined
+  /** How often all that is not in hands went back. */
+  #restarts = 0
   #demand = 0
   #look: Timer | undefined
   #ended = false
@@ -69,6 +79,8 @@ export class QueueIntake implements PumpHost {
     this.#parts = parts
     const { settings, session, clock, random } = parts
     this.#waitMs = shortestWaitMs(session.spec)
+    const { decoder } = parts
+    this.#preparing = decoder?.prepares ? new QueuePreparing(decoder, clock) : undefined
     this.buffer = new QueueBuffer(settings)
     this.prefetch = new PrefetchMachine(settings.prefetch, this.#waitMs)
     this.#pump = new QueuePump({ session, clock, random, host: this })
@@ -162,6 +174,7 @@ export class QueueIntake implements PumpHost {
    * @returns to be called when the failed message has gone back or is gone; with false when nobody knows, which its wait decides then
    */
   restart(waitMs: number): (known: boolean) => void {
+    this.#restarts++
     this.#pump.discard()
     const unblock = this.#pump.block(waitMs)
     this.#giveBack(this.buffer.drain())
@@ -185,6 +198,7 @@ export class QueueIntake implements PumpHost {
     this.#ended = true
     this.callers.ended = true
     this.callers.serve()
+    this.#preparing?.end()
     this.#giveBack(this.buffer.drain())
     this.#pump.end()
   }
@@ -219,20 +233,50 @@ export class QueueIntake implements PumpHost {
       this.#giveBack(messages)
       return
     }
+    const preparing = this.#preparing?.prepare(messages as ValuedMessage[])
+    if (preparing === undefined) this.#accept(messages)
+    else void this.#acceptPrepared(messages, preparing)
+  }
+
+  failedForGood(error: MillraceError): void {
+    // What a queue that is gone has handed out is gone with it.
+    if (error instanceof NotFoundError) this.buffer.drain()
+    this.#tellCaller(error)
+  }
+
+  // ---- helpers ---------------------------------------------------------------------------------------------
+
+  #accept(messages: readonly QueuedMessage[]): void {
     // What is handed out again comes in the order in which it fell due; an ack covers by the order of the log.
     this.#put(this.#ordered ? [...this.buffer.drain(), ...messages].sort(byOffset) : messages)
     this.callers.serve()
     this.#arm()
   }
 
-  failedForGood(error: MillraceError): void {
-    // What a queue that is gone has handed out is gone with it.
-    if (error instanceof NotFoundError) this.buffer.drain()
+  /** Their waits are extended meanwhile, and nothing more is asked for. Never rejects: a caller gets the failure. */
+  async #acceptPrepared(messages: readonly QueuedMessage[], preparing: Promise<void>): Promise<void> {
+    const restarts = this.#restarts
+    const unblock = this.#pump.block(0)
+    for (const message of messages) this.buffer.run(message)
+    this.#arm()
+    let failure: MillraceError | undefined
+    try {
+      await preparing
+    } catch (error) {
+      failure = asMillraceError(error)
+    }
+    for (const message of messages) this.buffer.done(message)
+    if (failure !== undefined && !this.#ended) this.#tellCaller(failure)
+    if (failure !== undefined || this.#ended || restarts !== this.#restarts) this.#giveBack(messages, unpreparedMs)
+    else this.#accept(messages)
+    unblock(true)
+  }
+
+  /** One that waits, else the next one. */
+  #tellCaller(error: MillraceError): void {
     if (this.callers.waiting) this.callers.refuse(error)
     else this.callers.fail(error)
   }
-
-  // ---- helpers ---------------------------------------------------------------------------------------------
 
   #put(messages: readonly QueuedMessage[]): void {
     const { host, session } = this.#parts
@@ -251,7 +295,7 @@ export class QueueIntake implements PumpHost {
   }
 
   #messagesOf(deliveries: readonly QueueDelivery[], sinceMs: number): QueuedMessage[] {
-    const { host, session, topic, opener } = this.#parts
+    const { host, session, topic, opener, decoder } = this.#parts
     const { spec } = session
     const messages: QueuedMessage[] = []
     let source: MessageSource | undefined
@@ -260,11 +304,15 @@ export class QueueIntake implements PumpHost {
       if (source?.batch !== batch || source.partition !== partition || source.lineage !== lineage) {
         const { stream, topic: name } = topic
         const end = batch.lastOffset + 1n
-        source = { batch, stream, topic: name, partition, lineage, claim: undefined, end, opener }
+        source = { batch, stream, topic: name, partition, lineage, claim: undefined, end, opener, decoder }
         bytes = Math.ceil(batch.bytes / Math.max(1, batch.count))
       }
       const terms = { token, deliveries: count, waitMs: waitOf(spec, count), sinceMs, bytes, index, offset }
-      messages.push(new QueuedMessage(host, source, terms))
+      messages.push(
+        decoder === undefined
+          ? new QueuedMessage(host, source, terms)
+          : new ValuedMessage(host, source, { ...terms, decoder }),
+      )
     }
     return messages
   }
@@ -324,19 +372,19 @@ export class QueueIntake implements PumpHost {
     if (this.#ordered && messages.length > 0) this.#giveBack(this.buffer.drain())
   }
 
-  #giveBack(messages: readonly QueuedMessage[]): void {
+  #giveBack(messages: readonly QueuedMessage[], delayMs = 0): void {
     this.#parts.events.counts.released += messages.length
-    for (const message of messages) this.#nak(message)
+    for (const message of messages) this.#nak(message, delayMs)
   }
 
   /** So that others get it at once. Where that fails it comes again when its wait is over. */
-  #nak(message: QueuedMessage): void {
+  #nak(message: QueuedMessage, delayMs = 0): void {
     const { desk, session } = this.#parts
     if (session.spec.ackPolicy === "none") return
     message.verdict = "nak"
     const unblock = this.#ordered ? this.#pump.block(message.waitMs) : undefined
     const sink = { settled: (): void => unblock?.(true), failed: (): void => unblock?.(false) }
-    desk.settle({ token: message.token, verdict: "nak", delayMs: 0 }, sink, false)
+    desk.settle({ token: message.token, verdict: "nak", delayMs }, sink, false)
   }
 
   /** An ack covers those before it. */

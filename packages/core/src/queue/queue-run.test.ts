@@ -108,6 +108,25 @@ describe("run", () => {
     assert.equal(rig.clock.timers, 0)
   })
 
+  test("ends with the consumer's signal as well, as every call that waits", async () => {
+    const rig = new QueueRig()
+    const signal = new AbortController()
+    const consumer = await rig.consumer({}, { signal: signal.signal })
+    rig.broker.putTexts("a")
+    const working = Promise.withResolvers<void>()
+    const running = watch(consumer.run(() => working.promise))
+    await rig.settle()
+    signal.abort()
+    await rig.settle()
+    assert.equal(running.done, false)
+    working.resolve()
+    await rig.settle()
+    assert.ok(running.error instanceof CancelledError)
+    assert.deepEqual(rig.broker.offsets("done"), [0n])
+    await consumer.shutdown()
+    assert.equal(rig.clock.timers, 0)
+  })
+
   test("does not wait for handlers that hang beyond drainTimeoutMs, and tells them", async () => {
     const rig = new QueueRig()
     const consumer = await rig.consumer()
@@ -248,7 +267,7 @@ describe("shutdown", () => {
     const consumer = await queue.consumer()
     rig.broker.putTexts("a")
     const hang = Promise.withResolvers<void>()
-    const failed = watch(consumer.run(() => hang.promise, { concurrency: 2 }))
+    const failed = watch(consumer.run(() => hang.promise, { concurrency: 3 }))
     const other = await queue.consumer()
     rig.broker.putTexts("b")
     await rig.settle()
@@ -264,5 +283,37 @@ describe("shutdown", () => {
     hang.resolve()
     await rig.settle()
     assert.equal(rig.clock.timers, 0)
+  })
+
+  for (const verb of ["process", "processBatch", "run"] as const) {
+    test(`by the client's close does not wait for the handler of ${verb} that awaits it`, async () => {
+      const rig = new QueueRig()
+      const consumer = await rig.consumer()
+      rig.broker.putTexts("a")
+      const close = async (): Promise<void> => {
+        await Promise.all([...rig.client.owned].map((owned) => owned.shutdown({ timeoutMs: 30_000 })))
+      }
+      const working = watch<unknown>(verb === "processBatch" ? consumer.processBatch(3, close) : consumer[verb](close))
+      await rig.settle()
+      assert.deepEqual([working.done, working.error], [true, undefined])
+      assert.deepEqual(rig.broker.offsets("done"), [0n])
+      assert.deepEqual([rig.broker.openSessions, rig.client.owned.size, rig.clock.timers], [0, 0, 0])
+    })
+  }
+
+  test("that is out of time leaves no timer of a batch whose acks wait for its end", async () => {
+    const rig = new QueueRig()
+    const consumer = await rig.consumer({ ackPolicy: "all", ackWaitMs: 30_000 })
+    rig.broker.putTexts("a", "b", "c")
+    const hang = Promise.withResolvers<void>()
+    let calls = 0
+    const batch = watch(consumer.processBatch(3, () => (++calls === 2 ? hang.promise : undefined)))
+    await rig.settle()
+    const ending = watch(consumer.shutdown({ timeoutMs: 100 }))
+    await rig.clock.advance(100)
+    assert.deepEqual([ending.error instanceof TimeoutError, rig.clock.timers], [true, 0])
+    hang.resolve()
+    await rig.settle()
+    assert.deepEqual([batch.done, rig.clock.timers], [true, 0])
   })
 })

@@ -1,6 +1,8 @@
 import { CancelledError, InvalidError, type MillraceError } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
 import { OptionReader, shown } from "../client/options.ts"
+import type { DeadContent } from "../handler/dead-letter-record.ts"
+import { contentOf } from "../handler/failure-handling.ts"
 import { type ContextOwner, callersContext, type Handler, HandlerScope } from "../handler/handler-context.ts"
 import type { AfterFailure, MessageHandling } from "./message-handling.ts"
 import { failureDelay } from "./queue-burial.ts"
@@ -23,6 +25,8 @@ export interface RunParts {
   readonly clock: Clock
   readonly intake: QueueIntake
   readonly handling: MessageHandling
+  /** Of the consumer: ends the run as its own does. */
+  readonly signal: AbortSignal | undefined
   /** Whose run it is. */
   readonly consumer: object
 }
@@ -100,18 +104,18 @@ export class QueueRun implements ContextOwner {
 
   /** @throws as `QueueConsumer.run` */
   async over(): Promise<void> {
-    const { signal } = this.#settings
+    const signals = [this.#settings.signal, this.#parts.signal].filter((signal) => signal !== undefined)
     const abort = (): void => {
-      const cause: unknown = signal?.reason
+      const cause: unknown = signals.find(({ aborted }) => aborted)?.reason
       this.#end({ error: new CancelledError(`${this.#parts.what}: the signal fired`, { cause }) })
     }
-    signal?.addEventListener("abort", abort, { once: true })
-    if (signal?.aborted === true) abort()
+    for (const signal of signals) signal.addEventListener("abort", abort, { once: true })
+    if (signals.some(({ aborted }) => aborted)) abort()
     this.#fill()
     try {
       await this.#over.promise
     } finally {
-      signal?.removeEventListener("abort", abort)
+      for (const signal of signals) signal.removeEventListener("abort", abort)
       this.#drain?.cancel()
     }
     if (this.#failure !== undefined) throw this.#failure.error
@@ -209,7 +213,7 @@ export class QueueRun implements ContextOwner {
       message.open()
     } catch (thrown) {
       this.#opened()
-      void this.#fail(message, { thrown, content: "stored" })
+      void this.#fail(message, { thrown, content: contentOf(0, thrown) })
       return
     }
     if (handling.isKnown(message)) return
@@ -271,7 +275,7 @@ export class QueueRun implements ContextOwner {
   /** Never rejects: what fails ends the run. */
   async #fail(
     message: QueuedMessage,
-    failure: { readonly thrown: unknown; readonly content?: "stored" },
+    failure: { readonly thrown: unknown; readonly content?: DeadContent },
   ): Promise<void> {
     const { handling } = this.#parts
     const { delay, onError } = this.#settings

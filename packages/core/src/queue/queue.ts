@@ -14,12 +14,15 @@ import { checkName, topicText } from "../client/names.ts"
 import { shown } from "../client/options.ts"
 import { contextOfTopic } from "../client/topic-context.ts"
 import { need } from "../client/topic-options.ts"
+import type { Codec } from "../codec/codec.ts"
 import { idOfText } from "../handler/dead-letter-record.ts"
 import { type DeadLetter, type RedriveOptions, redriveLetters } from "../handler/redrive-letters.ts"
 import { checkRoom } from "../handler/run-handler.ts"
+import { RecordDecoder } from "../typed/record-decoder.ts"
 import { LeasedConsumer } from "./leased-consumer.ts"
 import type { QueueConsumer } from "./queue-consumer.ts"
 import { checkQueueConsumerOptions, type QueueConsumerOptions } from "./queue-consumer-options.ts"
+import type { QueueMessage } from "./queue-message.ts"
 import { checkQueueOptions, type QueueOptions, type QueueSettings, specOf } from "./queue-options.ts"
 
 /** A work queue as it is (table 4.3). */
@@ -47,22 +50,26 @@ export interface QueueInfo {
  * A work queue over a topic, by name (`topic.queue(name)`; seed 003). Its messages are handed out one by one, each to one consumer at a
  * time, and settled one by one; several queues of one topic know nothing of each other. A thin handle: nothing is asked or made before a
  * method says so.
+ *
+ * @typeParam M Its messages: of a typed topic's queue they have values.
  */
-export class Queue {
+export class Queue<M extends QueueMessage = QueueMessage> {
   readonly name: string
   readonly #context: LiveContext
   readonly #topic: TopicName
   readonly #settings: QueueSettings
+  readonly #codec: Codec<unknown> | undefined
 
   /** @throws InvalidError for the name or an option, UnsupportedError where the backend has no queues */
   constructor(
     context: LiveContext,
     topic: TopicName,
-    queue: { readonly name: string; readonly options: QueueOptions | undefined },
+    queue: { readonly name: string; readonly options: QueueOptions | undefined; readonly codec?: Codec<unknown> },
   ) {
     const { manifest } = context
     this.#context = context
     this.#topic = topic
+    this.#codec = queue.codec
     this.name = checkName("queue", queue.name, manifest.limits)
     need(manifest, manifest.queues, { owner: `queue ${shown(this.name)}`, what: "work queues" })
     this.#settings = checkQueueOptions(this.#what, queue.options)
@@ -73,7 +80,7 @@ export class Queue {
    * @throws InvalidError for an option, and when the queue exists with other settings than were given: the message names them;
    *   NotFoundError for the topic, or for the queue with `createQueue: false`; ClosedError
    */
-  async consumer(options?: QueueConsumerOptions): Promise<QueueConsumer> {
+  async consumer(options?: QueueConsumerOptions): Promise<QueueConsumer<M>> {
     this.#context.assertOpen()
     const { deadLetter } = this.#settings
     const encryptor = options?.encryptor ?? this.#context.encryptor
@@ -82,9 +89,12 @@ export class Queue {
     try {
       const what = this.#what
       const settings = checkQueueConsumerOptions(`${what}: consumer`, options, session.spec)
-      return new LeasedConsumer(this.#context, {
-        ...{ what, queue: this.name, topic: this.#topic, session, deadLetter, settings },
+      const decoder = this.#codec === undefined ? undefined : new RecordDecoder(this.#codec)
+      const consumer = new LeasedConsumer(this.#context, {
+        ...{ what, queue: this.name, topic: this.#topic, session, deadLetter, settings, decoder },
       })
+      // Its messages are what the decoder makes them.
+      return consumer as unknown as QueueConsumer<M>
     } catch (error) {
       await session.close()
       throw error
@@ -119,12 +129,12 @@ export class Queue {
     if (wanted !== undefined && typeof wanted !== "function") {
       throw new InvalidError(`${this.#what}: redrive: option "filter" is ${shown(wanted)}; it must be a function`)
     }
-    const filter = (letter: DeadLetter): boolean => this.#isOwn(letter) && (wanted?.(letter) ?? true)
+    const filter = (letter: DeadLetter): boolean => this.#isOwn(letter) && (wanted === undefined || wanted(letter))
     const own = `millrace-redrive-${idOfText(`${topicText(this.#topic)}\n${this.name}`).toString(16)}`
     const result = await redriveLetters(
       contextOfTopic(deadLetter.topic),
       { stream, topic },
-      { name: own, ...options, filter },
+      { ...options, name: options?.name ?? own, filter },
     )
     return result.sent
   }

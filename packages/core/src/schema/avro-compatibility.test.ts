@@ -216,7 +216,7 @@ test("the answer is that of the library's resolver, whatever the schemas", () =>
       else unreadable++
       assert.equal(reasons(reader, writer).length === 0, expected)
     }),
-    { numRuns: 3000 },
+    { numRuns: process.env.MILLRACE_LONG === "1" ? 20_000 : 800 },
   )
-  assert.ok(readable > 20 && unreadable > 20, `${readable} readable, ${unreadable} not`)
+  assert.ok(readable > 5 && unreadable > 5, `${readable} readable, ${unreadable} not`)
 })

@@ -66,7 +66,7 @@ export const idOfKey = (key: string): number => Number.parseInt(key.slice(idPref
 /** @throws InvalidError unless it is a whole number from 0 to 2^32 − 1. */
 export function checkSchemaId(id: unknown): number {
   if (typeof id !== "number" || !Number.isInteger(id) || id < 0 || id > largestId) {
-    throw new InvalidError(`schema id ${shown(id)} is not a whole number from 1 to ${largestId}`)
+    throw new InvalidError(`schema id ${shown(id)} is not a whole number from 0 to ${largestId}`)
   }
   return id
 }

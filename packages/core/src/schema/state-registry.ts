@@ -1,6 +1,6 @@
-import { InvalidError, type Session, type StateStore, unsupported } from "@millrace/contract"
+import { InvalidError, type MillraceError, type Session, type StateStore, unsupported } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
-import { type AttemptSettings, attempt } from "../client/attempts.ts"
+import { type Attempt, type AttemptSettings, attempt } from "../client/attempts.ts"
 import { OptionReader, shown } from "../client/options.ts"
 import { type SchemaText, schemaHash, schemaText } from "./canonical.ts"
 import { checkCompatibility, defaultCompatibility, demandedVersions, incompatibilities } from "./compatibility.ts"
@@ -251,21 +251,26 @@ export class StateRegistry implements SchemaRegistry {
   }
 
   async #change<T>(what: string, request: () => Promise<T>): Promise<T> {
-    const done = this.#turn.then(() => this.#attempt(what, request))
+    const done = this.#turn.then(() => this.#attempt(what, request, isOfTheSchema))
     this.#turn = done.catch(() => {})
     return await done
   }
 
   /** Each operation can be repeated: what it wrote before is found again. */
-  async #attempt<T>(what: string, request: () => Promise<T>): Promise<T> {
+  async #attempt<T>(what: string, request: () => Promise<T>, isCertain?: Attempt<T>["isCertain"]): Promise<T> {
     const { session, clock, publish } = this.#context
     this.#context.assertOpen?.()
     const { backend, state } = session.manifest
     if (!state.supported) {
       throw unsupported(backend, "small state to keep schemas in", { ...state, instead: otherRegistry })
     }
-    return await attempt(clock, publish, { what, request })
+    return await attempt(clock, publish, isCertain === undefined ? { what, request } : { what, request, isCertain })
   }
+}
+
+/** Said by who has looked at what is registered: an attempt before that had registered it would have been found. */
+function isOfTheSchema({ kind }: MillraceError): boolean {
+  return kind === "invalid" || kind === "not-found" || kind === "record-too-large"
 }
 
 function checkVersion(version: unknown): void {

@@ -152,6 +152,7 @@ export class BatchSettler {
       // By the backend, which lets nobody's transaction stay open for long; or by a namesake, which is to go on.
       if (!this.#settings.ownId) control.assertLiving()
       await control.close().catch(() => {})
+      if (this.#gone.signal.aborted) throw this.#gone.signal.reason
       this.#control = new TransactionControl(this.#client, this.#settings.producer, this.#statistics)
     }
     await this.#begin()

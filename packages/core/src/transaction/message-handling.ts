@@ -1,4 +1,5 @@
 import { CancelledError, type MillraceError } from "@millrace/contract"
+import type { Timer } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
 import type { Burial, DeadContent } from "../handler/dead-letter-record.ts"
 import {
@@ -15,7 +16,6 @@ import type { BatchMessage } from "../record/message.ts"
 import type { ProcessBatch } from "./process-batch.ts"
 import type { ProcessSettings } from "./process-options.ts"
 import type { OutputEncoder } from "./process-output.ts"
-import type { ProcessorCounts } from "./processor.ts"
 
 /** The loop that messages are handled for. */
 export interface HandlingHost extends ContextOwner {
@@ -65,6 +65,8 @@ interface Past {
 interface Attempt {
   readonly lane: Lane
   readonly context: AttemptContext
+  /** Until what came before does not wait for it any longer; absent when nothing did. */
+  readonly timer: Timer | undefined
   /** Its partition went, or its batch was aborted: nothing of it counts. */
   void: boolean
 }
@@ -75,7 +77,6 @@ export class MessageHandling {
   readonly #client: ClientContext
   readonly #outputs: OutputEncoder
   readonly #handler: Handler
-  readonly #counts: ProcessorCounts
   readonly #host: HandlingHost
   readonly #scope = new HandlerScope(callersContext())
   #attempt: Attempt | undefined
@@ -91,7 +92,6 @@ export class MessageHandling {
       readonly client: ClientContext
       readonly outputs: OutputEncoder
       readonly handler: Handler
-      readonly counts: ProcessorCounts
     },
     host: HandlingHost,
   ) {
@@ -99,7 +99,6 @@ export class MessageHandling {
     this.#client = parts.client
     this.#outputs = parts.outputs
     this.#handler = parts.handler
-    this.#counts = parts.counts
     this.#host = host
   }
 
@@ -154,9 +153,8 @@ export class MessageHandling {
     if (next === "deadLetter") {
       const burial = this.burial({ place: { ...lane.partition, offset }, message, content, thrown, attempts })
       batch.outputs.push({ lane, message, record: undefined, to: undefined, burial })
-      this.#counts.deadLetters++
-    } else this.#counts.skipped++
-    batch.took(lane)
+    }
+    batch.took(lane, next === "deadLetter" ? "deadLetters" : "skipped")
   }
 
   /** What is known of a message that cannot be handled, for its dead letter. */
@@ -202,6 +200,12 @@ export class MessageHandling {
     running.context.abort(new CancelledError(`${this.#settings.what}: ${why}`))
   }
 
+  /** The running handler is left to itself. */
+  giveUp(why: string): void {
+    this.#attempt?.timer?.cancel()
+    this.void(why)
+  }
+
   get #next(): "stop" | "skip" | "deadLetter" {
     const { onFailure } = this.#settings
     return typeof onFailure === "string" ? onFailure : "deadLetter"
@@ -228,14 +232,14 @@ export class MessageHandling {
     of: { readonly message: BatchMessage; readonly lane: Lane; readonly context: AttemptContext },
   ): Promise<void> {
     const { message, lane, context } = of
-    const running: Attempt = { lane, context, void: false }
-    this.#attempt = running
     this.#limits.set(lane, message.position.offset)
     const { batch } = this.#host
     const { clock } = this.#client
     // What came before does not wait for it for longer than it may.
     const leftMs = batch.startedMs + this.#settings.maxTransactionMs - clock.monotonicMs()
     const timer = batch.isEmpty ? undefined : clock.setTimer(Math.max(0, leftMs), () => this.#host.overdue())
+    const running: Attempt = { lane, context, timer, void: false }
+    this.#attempt = running
     let value: unknown
     let failed: { readonly thrown: unknown } | undefined
     try {

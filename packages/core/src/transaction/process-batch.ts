@@ -18,6 +18,9 @@ export interface BatchOutput {
 interface Share {
   readonly lane: Lane
   messages: number
+  /** Of these: counted as processed without being so, and with a dead letter in their place. */
+  skipped: number
+  deadLetters: number
 }
 
 /** Messages that were handled and what they made, to be stored in one transaction. */
@@ -37,6 +40,16 @@ export class ProcessBatch {
     return this.#messages
   }
 
+  /** Messages that count as processed without being so. */
+  get skipped(): number {
+    return this.#sum("skipped")
+  }
+
+  /** Messages in whose place a dead letter is among the outputs. */
+  get deadLetters(): number {
+    return this.#sum("deadLetters")
+  }
+
   get isEmpty(): boolean {
     return this.#messages === 0
   }
@@ -49,18 +62,19 @@ export class ProcessBatch {
     return this.#shares.has(lane)
   }
 
-  /** A message of the partition is done; its outputs are in. */
-  took(lane: Lane): void {
+  /** A message of the partition is done; its outputs are in. @param failed What became of one whose last attempt failed */
+  took(lane: Lane, failed?: "skipped" | "deadLetters"): void {
     let share = this.#last
     if (share?.lane !== lane) {
       share = this.#shares.get(lane)
       if (share === undefined) {
-        share = { lane, messages: 0 }
+        share = { lane, messages: 0, skipped: 0, deadLetters: 0 }
         this.#shares.set(lane, share)
       }
       this.#last = share
     }
     share.messages++
+    if (failed !== undefined) share[failed]++
     this.#messages++
   }
 
@@ -78,5 +92,11 @@ export class ProcessBatch {
     if (this.#last === share) this.#last = undefined
     this.#messages -= share.messages
     this.outputs = this.outputs.filter((output) => output.lane !== lane)
+  }
+
+  #sum(what: "skipped" | "deadLetters"): number {
+    let sum = 0
+    for (const share of this.#shares.values()) sum += share[what]
+    return sum
   }
 }

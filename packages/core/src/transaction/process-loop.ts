@@ -1,17 +1,16 @@
 import { type MillraceError, TimeoutError } from "@millrace/contract"
-import { backoffMs } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
 import type { LogConsumer } from "../consumer/log-consumer.ts"
 import type { Handler } from "../handler/handler-context.ts"
 import { placeText } from "../handler/handler-failure.ts"
 import type { FeedLane, FeedUser, MessageFeed } from "../handler/message-feed.ts"
 import { poisonOf } from "../handler/poison.ts"
-import { jittered } from "../handler/retry.ts"
 import type { Lane } from "../partition/lane.ts"
 import { Wakeup } from "../partition/wakeup.ts"
 import { millraceError } from "../producer/sender.ts"
 import type { BatchMessage } from "../record/message.ts"
 import { TypedDecodeError } from "../typed/typed-decode-error.ts"
+import { BatchAborts } from "./batch-aborts.ts"
 import type { BatchSettler, SettleFailure } from "./batch-settler.ts"
 import { type HandlingHost, MessageHandling } from "./message-handling.ts"
 import { ProcessBatch } from "./process-batch.ts"
@@ -32,12 +31,6 @@ export interface LoopParts {
   readonly aborted: (error: MillraceError, messages: number) => void
 }
 
-/** Batches that may be aborted in a row, before the processor gives up. */
-const mostAborts = 20
-const firstWaitMs = 20
-const longestWaitMs = 5000
-/** Refusals of what a record is, which may be one among many. */
-const ofRecords: ReadonlySet<string> = new Set(["record-too-large", "invalid"])
 /** Looking at the clock for every message would cost as much as the message. */
 const messagesPerLook = 64
 
@@ -50,6 +43,7 @@ export class ProcessLoop implements FeedUser, HandlingHost {
   readonly #settings: ProcessSettings
   readonly #parts: LoopParts
   readonly #handling: MessageHandling
+  readonly #aborts: BatchAborts
   readonly #wakeup = new Wakeup()
   readonly #over = Promise.withResolvers<void>()
   #feed: MessageFeed
@@ -57,23 +51,24 @@ export class ProcessLoop implements FeedUser, HandlingHost {
   /** On its way. */
   #settling: ProcessBatch | undefined
   #failed: SettleFailure | undefined
-  #abortsInARow = 0
   #unread: UnreadBatch | undefined
   /** Partitions that are to be handed over once nothing of them is on its way. */
   readonly #drains = new Map<Lane, () => void>()
   #mustCut = false
+  /** The batch has waited for long enough, and is to go as soon as the one before has. */
+  #isOverdue = false
   #looks = 0
   #stopping = false
   /** Its time is over: what still comes counts for nothing. */
   #isGivenUp = false
-  /** Messages of a batch, while the one is looked for that makes what the backend does not take. */
-  #fewer = Number.POSITIVE_INFINITY
+  #isLeaving = false
   #failure: { readonly error: unknown } | undefined
 
   constructor(settings: ProcessSettings, parts: LoopParts) {
     this.#settings = settings
     this.#parts = parts
     this.#handling = new MessageHandling(settings, parts, this)
+    this.#aborts = new BatchAborts(parts.client.random)
     this.#feed = parts.consumer.feed(this)
   }
 
@@ -119,7 +114,9 @@ export class ProcessLoop implements FeedUser, HandlingHost {
   }
 
   overdue(): void {
-    if (this.#settling === undefined && this.#failed === undefined && !this.#batch.isEmpty) this.#settle()
+    if (this.#failed !== undefined || this.#batch.isEmpty) return
+    if (this.#settling === undefined) this.#settle()
+    else this.#isOverdue = true
   }
 
   left(): void {
@@ -162,8 +159,21 @@ export class ProcessLoop implements FeedUser, HandlingHost {
     if (this.#unread?.lane === lane) this.#unread = undefined
     if (!this.#isAtWork(lane)) return Promise.resolve()
     this.#mustCut = true
+    // What was handled of it does not wait for a handler that is at work on something else.
+    if (this.#handling.running !== undefined && this.#batch.has(lane)) this.overdue()
     this.#wakeup.wake()
     return new Promise((resolve) => this.#drains.set(lane, resolve))
+  }
+
+  /** Ends without the handler that runs, which waits for the end itself: its message is not done; what came before is stored. */
+  async leave(): Promise<void> {
+    this.stop()
+    // By then it is known how far the handler that calls has come: whether it has answered already.
+    await Promise.resolve()
+    this.#handling.giveUp("it waits for the end of its own processor")
+    this.#isLeaving = true
+    this.overdue()
+    this.#leaveWhenStored()
   }
 
   async ending(timeoutMs: number): Promise<void> {
@@ -174,7 +184,7 @@ export class ProcessLoop implements FeedUser, HandlingHost {
       await Promise.race([this.#over.promise, late.promise])
     } catch (error) {
       this.fail(error)
-      this.#handling.void("the time that a running handler gets at the end is over")
+      this.#handling.giveUp("the time that a running handler gets at the end is over")
       this.#parts.settler.giveUp(millraceError(error))
       this.#isGivenUp = true
       this.#over.resolve()
@@ -202,6 +212,8 @@ export class ProcessLoop implements FeedUser, HandlingHost {
         if (this.#stopping) return
         if (this.#mustCut) {
           this.#mustCut = false
+          // A handler that ran when its partition was to go may have failed, and left nothing.
+          this.#tellDrained()
           continue
         }
         if (this.#unread !== undefined) {
@@ -255,7 +267,7 @@ export class ProcessLoop implements FeedUser, HandlingHost {
     const batch = this.#batch
     if (batch.isEmpty) return true
     const { batchLength, batchBytes, maxTransactionMs } = this.#settings
-    if (batch.messages >= Math.min(batchLength, this.#fewer) || batch.bytes >= batchBytes) return false
+    if (batch.messages >= Math.min(batchLength, this.#aborts.mostMessages) || batch.bytes >= batchBytes) return false
     // While another one is on its way there is nothing to hurry for.
     if (this.#settling !== undefined || ++this.#looks < messagesPerLook) return true
     this.#looks = 0
@@ -303,6 +315,7 @@ export class ProcessLoop implements FeedUser, HandlingHost {
     const { consumer, settler } = this.#parts
     const batch = this.#batch
     this.#batch = new ProcessBatch()
+    this.#isOverdue = false
     batch.offsets = consumer.transactHanded(batch.lanes, this.#handling.limitOf)
     this.#settling = batch
     void settler.settle(batch).then((failure) => this.#settled(batch, failure))
@@ -312,41 +325,44 @@ export class ProcessLoop implements FeedUser, HandlingHost {
     const { counts, aborted } = this.#parts
     this.#settling = undefined
     if (failure === undefined) {
-      this.#abortsInARow = 0
-      this.#fewer *= 2
+      this.#aborts.stored()
       counts.batches++
       counts.messages += batch.messages
       counts.outputs += batch.outputs.length
+      counts.skipped += batch.skipped
+      counts.deadLetters += batch.deadLetters
+      if (this.#isOverdue) this.overdue()
     } else {
-      this.#failed = this.#examined(failure, batch)
+      this.#failed = this.#aborts.examined(failure, batch)
       counts.aborted++
       this.#handling.void("what came before it was not stored, and is read again")
       aborted(failure.error, batch.messages)
     }
     this.#tellDrained()
+    this.#leaveWhenStored()
     this.#wakeup.wake()
   }
 
-  /** What the backend does not take in a batch of several messages is looked for in halves: its message alone has failed then. */
-  #examined(failure: SettleFailure, batch: ProcessBatch): SettleFailure {
-    if (failure.mayPass || failure.culprit !== undefined || !ofRecords.has(failure.error.kind)) return failure
-    if (batch.messages === 1) return { ...failure, culprit: batch.outputs[0] }
-    this.#fewer = batch.messages >> 1
-    return { ...failure, mayPass: true }
+  #leaveWhenStored(): void {
+    if (!this.#isLeaving || this.#settling !== undefined) return
+    this.#isGivenUp = true
+    this.#over.resolve()
   }
 
   /** Nothing of what was gathered counts: it is read again from the first message that is not stored. */
   async #startAgain({ error, mayPass, culprit }: SettleFailure): Promise<void> {
     this.#batch = new ProcessBatch()
+    this.#isOverdue = false
     this.#unread = undefined
+    this.#tellDrained()
     const { client, consumer } = this.#parts
-    const message = culprit?.message
+    // A dead letter that cannot be stored is not the message's failure: there is nothing left to do with that.
+    const message = culprit?.burial === undefined ? culprit?.message : undefined
     this.#handling.startAgain(message && culprit && { lane: culprit.lane, message, error })
-    if (message === undefined && (!mayPass || ++this.#abortsInARow > mostAborts)) this.fail(error)
-    if (this.#abortsInARow > 1) {
-      const dueMs =
-        client.clock.monotonicMs() +
-        jittered(backoffMs(this.#abortsInARow - 2, firstWaitMs, longestWaitMs), client.random)
+    const waitMs = message === undefined ? this.#aborts.waitMs(mayPass) : 0
+    if (waitMs === undefined) this.fail(error)
+    else if (waitMs > 0) {
+      const dueMs = client.clock.monotonicMs() + waitMs
       while (!this.#stopping && client.clock.monotonicMs() < dueMs) await this.#sleep(dueMs)
     }
     this.#failed = undefined

@@ -84,7 +84,7 @@ export interface ProcessOptions<I extends TopicRef = TopicRef, O extends TopicRe
   readonly to?: O
   readonly handler: ProcessHandler<I, O>
   /**
-   * A name for the transactions of this processor alone. Default: one of its own, from the group and, where there is one, the `memberId`.
+   * A name for the transactions of this processor alone. Default: one of its own, from the topic, the group and, where there is one, the `memberId`.
    * Two processors with the same name fence each other: the older one ends with FencedError.
    */
   readonly transactionalId?: string
@@ -226,7 +226,7 @@ export function checkProcessOptions(client: ClientContext, options: ProcessOptio
     producer: checkTransactionalOptions(
       {
         ...picked<TransactionalOptions>(options, producerKeys),
-        transactionalId: transactionalId ?? derivedId(client, group, from.memberId),
+        transactionalId: transactionalId ?? derivedId(client, { topic, group, memberId: from.memberId }),
         timeoutMs: read.duration("timeoutMs", { fallback: 10_000 }),
       },
       client,
@@ -236,12 +236,18 @@ export function checkProcessOptions(client: ClientContext, options: ProcessOptio
 }
 
 /**
- * `process/<group>/<member>`: a member with a name of its own takes its place back at once; another one has a name that nobody else has, and what
+ * `process/<stream>/<topic>/<group>/<member>`, since a group is one of its topic: a member with a name of its own takes its place back at once; another one has a name that nobody else has, and what
  * it leaves behind is aborted after `timeoutMs`. The group's claims keep two members from committing the same messages (KIP-447).
  */
-function derivedId({ random, session }: ClientContext, group: string, memberId: unknown): string {
+function derivedId(
+  { random, session }: ClientContext,
+  { topic, group, memberId }: { readonly topic: TopicName; readonly group: string; readonly memberId: unknown },
+): string {
   const fresh = (): string => Array.from({ length: 4 }, () => random.uint32().toString(16).padStart(8, "0")).join("")
-  const name = `process/${group}/${typeof memberId === "string" ? memberId : fresh()}`
+  const member = typeof memberId === "string" ? memberId : fresh()
+  const name = ["process", topic.stream, topic.topic, group, member]
+    .map((part) => encodeURIComponent(part.toWellFormed()))
+    .join("/")
   const { nameBytes } = session.manifest.limits
   return new TextEncoder().encode(name).length <= nameBytes ? name : `process/${fresh()}`
 }

@@ -10,11 +10,13 @@ import {
   StorageError,
   UnsupportedError,
 } from "@millrace/contract"
+import { Topic } from "../client/topic.ts"
 import { deadLetter } from "../handler/dead-letter.ts"
 import { deadLetterBlock } from "../handler/dead-letter-record.ts"
 import { bytes, failed, run } from "../producer/sending-rig.test-support.ts"
 import { transactionalManifest } from "./fake-transactions.test-support.ts"
 import { openProcessor } from "./open-processor.ts"
+import { checkProcessOptions, type ProcessOptions } from "./process-options.ts"
 import { output } from "./process-output.ts"
 import { numbers, ProcessingRig, type RigHandler } from "./processing-rig.test-support.ts"
 import type { Processor } from "./processor.ts"
@@ -423,6 +425,16 @@ test("a shutdown whose handler never ends fails in time, and stores what was han
   assert.equal(rig.clock.timers, 0)
 })
 
+test("no timer is left by a handler that is given up while a batch waits for it", async () => {
+  const rig = new ProcessingRig()
+  rig.input.put(0, 3)
+  const processor = rig.process((text) => (text === "2" ? new Promise(() => {}) : text))
+  processor.done.catch(() => {})
+  await begun(rig, processor)
+  assert.equal((await failed(rig.clock, processor.shutdown({ timeoutMs: 0 }))).kind, "timeout")
+  assert.equal(rig.clock.timers, 0)
+})
+
 test("context.stop ends it well, the signal ends it with CancelledError, and what was handled is there", async () => {
   const rig = new ProcessingRig()
   rig.input.put(0, 5)
@@ -453,6 +465,45 @@ test("the client's close ends it", async () => {
   await until(rig, "all is made", () => rig.made.length === 5)
   await run(rig.clock, rig.context.close(1000))
   await processor.done
+  assert.equal(rig.clock.timers, 0)
+})
+
+test("a handler that awaits the client's close does not hang: what came before is stored, and its message comes again", async () => {
+  for (const pauses of [false, true]) {
+    const rig = new ProcessingRig()
+    rig.input.put(0, 6)
+    const fate = { delayMs: 100 }
+    rig.fates({ commit: [fate, fate, fate] })
+    const startedMs = rig.clock.monotonicMs()
+    const answered = Promise.withResolvers<void>()
+    const processor = rig.process(async (text) => {
+      if (pauses) await Promise.resolve()
+      if (text === "2") await rig.context.close(30_000).then(answered.resolve, answered.reject)
+      return text
+    })
+    await begun(rig, processor)
+    await run(rig.clock, answered.promise)
+    await run(rig.clock, processor.done)
+    assert.ok(rig.clock.monotonicMs() - startedMs < 5000)
+    assert.deepEqual(rig.made, ["0", "1"])
+    assert.equal(rig.input.groupNext("g"), 2n)
+    assert.equal(rig.clock.timers, 0)
+  }
+})
+
+test("a handler that closes the client and does not wait for it is done, and stored", async () => {
+  const rig = new ProcessingRig()
+  rig.input.put(0, 6)
+  let closed: Promise<void> | undefined
+  const processor = rig.process((text) => {
+    if (text === "2") closed = rig.context.close(30_000)
+    return text
+  })
+  await begun(rig, processor)
+  await run(rig.clock, processor.done)
+  await run(rig.clock, closed as Promise<void>)
+  assert.deepEqual(rig.made, ["0", "1", "2"])
+  assert.equal(rig.input.groupNext("g"), 3n)
   assert.equal(rig.clock.timers, 0)
 })
 
@@ -541,6 +592,20 @@ test("a record that the backend cannot take is a failure of its message", async 
   await run(rig.clock, processor.shutdown())
 })
 
+test("the message whose output the backend does not take is found among many without a wait", async () => {
+  const rig = new ProcessingRig()
+  rig.backend.largestPayloadBytes = 3
+  rig.input.put(0, 500)
+  const processor = rig.process((text) => (text === "3" ? "too long" : text), { onFailure: "skip" })
+  const startedMs = rig.clock.monotonicMs()
+  await begun(rig, processor)
+  await until(rig, "all is handled", () => rig.input.groupNext("g") === 500n)
+  assert.ok(rig.clock.monotonicMs() - startedMs < 400, `${rig.clock.monotonicMs() - startedMs} ms`)
+  assert.deepEqual(rig.made, [...numbers(3), ...numbers(496, 4)])
+  assert.equal(processor.statistics.skipped, 1)
+  await run(rig.clock, processor.shutdown())
+})
+
 test("a listener or onError that throws ends it", async () => {
   const rig = new ProcessingRig()
   rig.input.put(0, 3)
@@ -583,6 +648,19 @@ test("options are checked before anything is asked", () => {
   assert.equal(rig.asked("init"), 0)
 })
 
+test("members of the same name have transactional ids of their own in each topic and group", () => {
+  const rig = new ProcessingRig()
+  const idOf = (topic: string, group: string, memberId: string): string => {
+    const from = { topic: new Topic(rig.context, { stream: "s", topic }), group, memberId }
+    const options = { from, to: rig.out, handler: () => undefined } as ProcessOptions<Topic, Topic>
+    return checkProcessOptions(rig.context, options as unknown as ProcessOptions).producer.transactionalId
+  }
+  const id = idOf("t", "g", "m")
+  assert.equal(idOf("t", "g", "m"), id, "a restart takes over")
+  const others = [idOf("out", "g", "m"), idOf("t", "h", "m"), idOf("t", "g", "n"), idOf("t", "g/m", "m")]
+  assert.equal(new Set([id, ...others, idOf("t", "g", "m/m")]).size, 6)
+})
+
 test("what the backend lacks is refused before anything is asked", () => {
   const rig = new ProcessingRig()
   const absent = { supported: false, reason: "it cannot", instead: "Do without" } as const
@@ -599,4 +677,100 @@ test("what the backend lacks is refused before anything is asked", () => {
       (error) => error instanceof UnsupportedError && /it cannot/.test(error.message),
     )
   }
+})
+
+test("a partition is handed over when the handler that was at work on it fails, and nothing else is in the batch", async () => {
+  const rig = new ProcessingRig({ partitions: 2 })
+  rig.input.put(0, 1, 0)
+  const gate = Promise.withResolvers<string>()
+  const handler: RigHandler = (text) => (text === "0" ? gate.promise : text)
+  const processor = rig.process(handler, { retry: { attempts: 5, backoffMs: 100 } })
+  const claims = rig.assign(0, 1)
+  await run(rig.clock, processor.ready)
+  await rig.clock.advance(10)
+  rig.input.groups.membership.tell({ revoked: [claims[0] as never] })
+  await rig.clock.advance(10)
+  assert.equal(rig.input.groups.membership.released.length, 0, "not while it runs")
+  gate.reject(new Error("not now"))
+  await rig.clock.advance(50)
+  assert.equal(rig.input.groups.membership.released.length, 1)
+  assert.equal(rig.input.groupNext("g", 0), undefined)
+  await run(rig.clock, processor.shutdown())
+})
+
+test("a dead letter that cannot be stored ends the processor with the reason, and nothing goes round in circles", async () => {
+  const rig = new ProcessingRig()
+  rig.input.put(10, 13)
+  const handled: string[] = []
+  const fails: RigHandler = (text) => {
+    handled.push(text)
+    if (text === "11") throw new Error("poison")
+    return "x"
+  }
+  rig.backend.longestWritableBytes = 1
+  const processor = rig.process(fails, { onFailure: deadLetter(rig.dead) })
+  await begun(rig, processor)
+  const error = await failed(rig.clock, processor.done)
+  assert.equal(error.kind, "record-too-large")
+  assert.ok(handled.length < 20, `${handled.length} attempts`)
+  assert.equal(rig.clock.timers, 0)
+})
+
+test("what was skipped and buried is counted when it is committed, once, whatever is aborted", async () => {
+  for (const policy of ["skip", "deadLetter"] as const) {
+    const rig = new ProcessingRig()
+    rig.input.put(0, 4)
+    const fails: RigHandler = (text) => {
+      if (text === "2") throw new Error("poison")
+      return text
+    }
+    rig.fates({ commit: [1, 2].map(() => ({ outcome: "refuse", error: new NotAssignedError("not now") })) })
+    const processor = rig.process(fails, { onFailure: policy === "skip" ? "skip" : deadLetter(rig.dead) })
+    await begun(rig, processor)
+    await until(rig, "all is handled", () => processor.statistics.messages === 4)
+    const { skipped, deadLetters, aborted } = processor.statistics
+    assert.deepEqual([skipped, deadLetters], policy === "skip" ? [1, 0] : [0, 1])
+    assert.equal(aborted, 2)
+    await run(rig.clock, processor.shutdown())
+  }
+})
+
+test("what was handled does not wait for a slow handler, also when its time is over while the batch before is on its way", async () => {
+  const rig = new ProcessingRig()
+  rig.input.put(0, 1)
+  const gate = Promise.withResolvers<string>()
+  const handler: RigHandler = (text) => (text === "3" ? gate.promise : text)
+  rig.fates({ commit: [{ delayMs: 900 }] })
+  const processor = rig.process(handler, { maxTransactionMs: 300 })
+  await begun(rig, processor)
+  await until(rig, "a commit is under way", () => rig.asked("commit") === 1)
+  rig.input.put(1, 4)
+  await until(rig, "what comes before it is there", () => rig.made.length === 3)
+  assert.equal(rig.input.groupNext("g"), 3n)
+  gate.resolve("3")
+  await until(rig, "all is made", () => rig.made.length === 4)
+  await run(rig.clock, processor.shutdown())
+})
+
+test("a partition to be handed over does not wait for a handler that is at work on another", async () => {
+  const rig = new ProcessingRig({ partitions: 2 })
+  rig.input.put(0, 2, 0)
+  const gate = Promise.withResolvers<string>()
+  const handler: RigHandler = (text) => (text === "100" ? gate.promise : text)
+  const processor = rig.process(handler, { maxTransactionMs: 100_000, batchLength: 10 })
+  rig.fates({ commit: [{ delayMs: 100 }] })
+  const claims = rig.assign(0, 1)
+  await run(rig.clock, processor.ready)
+  await until(rig, "a commit is under way", () => rig.asked("commit") === 1)
+  rig.input.put(2, 4, 0)
+  await rig.clock.advance(10)
+  rig.input.put(100, 101, 1)
+  await rig.clock.advance(10)
+  rig.input.groups.membership.tell({ revoked: [claims[0] as never] })
+  await rig.clock.advance(5000)
+  assert.equal(rig.input.groups.membership.released.length, 1)
+  assert.equal(rig.input.groupNext("g", 0), 4n)
+  gate.resolve("100")
+  await until(rig, "the slow one is there too", () => rig.made.includes("100"))
+  await run(rig.clock, processor.shutdown())
 })

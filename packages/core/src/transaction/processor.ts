@@ -96,7 +96,7 @@ export class GroupProcessor implements Processor {
     this.#settings = settings
     this.#handler = handler
     this.#settler = new BatchSettler(client, settings)
-    this.#disown = client.own(this)
+    this.#disown = client.own({ shutdown: (options) => this.#clientCloses(options) })
     this.ready = this.#begun.promise
     this.ready.catch(() => {})
     this.done = this.#run()
@@ -136,6 +136,15 @@ export class GroupProcessor implements Processor {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.shutdown()
+  }
+
+  /** A handler that closes the client waits for all of it, and so for itself: it is left behind. */
+  #clientCloses(options: ShutdownOptions | undefined): Promise<void> {
+    const caller = callingAttempt()?.owner
+    const own = caller !== undefined && caller === this.#loop ? this.#loop : undefined
+    const ended = outside(() => this.shutdown(options))
+    own?.leave().catch((error) => own.fail(error))
+    return ended
   }
 
   /** How it ended is told by `done`, but for what was not done in time. */

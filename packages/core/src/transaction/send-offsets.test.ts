@@ -171,3 +171,18 @@ test("a fenced producer's offsets are not stored", async () => {
   assert.equal(producer.state, "Fenced")
   assert.equal(rig.input.groupNext("g"), undefined)
 })
+
+test("what lingers when a newer incarnation takes over leaves no timer behind", async () => {
+  const { rig, consumer, take } = await setting()
+  const producer = new TransactionalProducer(rig.context, { transactionalId: "other", lingerMs: 60_000 })
+  await run(rig.clock, producer.init())
+  const messages = await take(2)
+  const open = await run(rig.clock, producer.begin())
+  const newer = new TransactionalProducer(rig.context, { transactionalId: "other" })
+  await run(rig.clock, newer.init())
+  await open.send(rig.out, bytes("lingers"))
+  assert.ok((await failed(rig.clock, open.sendOffsets(consumer, messages))) instanceof FencedError)
+  await run(rig.clock, producer.shutdown())
+  await run(rig.clock, consumer.shutdown())
+  assert.equal(rig.clock.timers, 0)
+})

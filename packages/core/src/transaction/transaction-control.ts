@@ -1,9 +1,9 @@
-import type {
-  MillraceError,
-  StagedResult,
-  TransactionAbortedError,
-  TransactionHandle,
-  TransactionSession,
+import {
+  ClosedError,
+  type MillraceError,
+  type StagedResult,
+  type TransactionHandle,
+  type TransactionSession,
 } from "@millrace/contract"
 import type { AttemptSettings } from "../client/attempts.ts"
 import type { ClientContext } from "../client/context.ts"
@@ -13,6 +13,7 @@ import { millraceError } from "../producer/sender.ts"
 import type { StatisticsCounter } from "../producer/statistics.ts"
 import type { TransactedOffsets } from "../progress/transacted-offsets.ts"
 import type { SendableRecord } from "../record/outgoing-record.ts"
+import { CallUnderWay } from "./call-under-way.ts"
 import { TransactionMachine, type TransactionState } from "./transaction.machine.ts"
 import { ask, consequenceOf, type Question } from "./transaction-asking.ts"
 import { isOver, mustAbort, numbersLost } from "./transaction-errors.ts"
@@ -42,8 +43,7 @@ export class TransactionControl {
   /** Requests for a session. */
   #inits = 0
   readonly #offsets = new TransactionOffsets()
-  /** The call that is under way; never rejects. */
-  #underWay: Promise<unknown> = Promise.resolve()
+  readonly #calls = new CallUnderWay()
 
   constructor(client: ClientContext, settings: TransactionalSettings, statistics: StatisticsCounter) {
     this.what = settings.what
@@ -74,18 +74,18 @@ export class TransactionControl {
   }
 
   /** Settles when nothing is asked of the backend any more. */
-  settled(): Promise<unknown> {
-    return this.#underWay
+  idle(): Promise<void> {
+    return this.#calls.idle()
   }
 
   init(keepPrepared: boolean): Promise<void> {
     this.#machine.call("init")
-    return this.#track(this.#init(keepPrepared))
+    return this.#calls.track(this.#init(keepPrepared))
   }
 
   begin(): Promise<OpenTransaction> {
     this.#machine.call("begin")
-    return this.#track(this.#begin())
+    return this.#calls.track(this.#begin())
   }
 
   /** @throws FencedError, or what has made the producer useless */
@@ -115,17 +115,21 @@ export class TransactionControl {
     this.#own(of, call)
     this.#machine.assert(call)
     const { held } = this.#machine
-    if (held !== undefined) throw this.#aborted(held)
+    if (held !== undefined) throw mustAbort(this.what, held)
   }
 
   async sendOffsets(of: OpenTransaction, offsets: TransactedOffsets): Promise<void> {
     this.assert(of, "sendOffsets")
     if (offsets.entries.length === 0) return
+    const session = this.#live
     const handle = this.#handle as TransactionHandle
     const enlisted = this.#offsets.add(offsets, () =>
       this.#ask({
         what: `storing offsets of ${offsets.owner.kind} ${shown(offsets.owner.name)}`,
-        request: () => this.#live.enlistOffsets(handle, offsets.owner, offsets.entries),
+        request: async () => {
+          await offsets.ready()
+          await session.enlistOffsets(handle, offsets.owner, offsets.entries)
+        },
         repeatable: true,
       }),
     )
@@ -142,25 +146,25 @@ export class TransactionControl {
   prepare(of: OpenTransaction): Promise<string> {
     this.#own(of, "prepare")
     this.#machine.call("prepare")
-    return this.#track(this.#prepare(of))
+    return this.#calls.track(this.#prepare(of))
   }
 
   commit(of: OpenTransaction): Promise<readonly StagedResult[]> {
     this.#own(of, "commit")
     this.#machine.call("commit")
-    return this.#track(this.#commit(of))
+    return this.#calls.track(this.#commit(of))
   }
 
   abort(of: OpenTransaction): Promise<void> {
     if (of.ending === "aborted") return Promise.resolve()
     this.#own(of, "abort")
     this.#machine.call("abort")
-    return this.#track(this.#abort(of))
+    return this.#calls.track(this.#abort(of))
   }
 
   complete(token: string): Promise<"committed" | "aborted"> {
     this.#machine.call("complete")
-    return this.#track(this.#complete(token))
+    return this.#calls.track(this.#complete(token))
   }
 
   /** A guard that nobody ends any more, and whose abort has failed. */
@@ -175,7 +179,7 @@ export class TransactionControl {
    * @param late Gives up what is under way at once.
    */
   async close(): Promise<void> {
-    await this.#underWay
+    while (this.#calls.busy) await this.#calls.idle()
     const open = this.#open
     try {
       if (open !== undefined && this.#machine.state === "InTransaction") await this.abort(open)
@@ -210,6 +214,8 @@ export class TransactionControl {
       this.#sender.identity.adopt(session.identity)
       this.#machine.outcome({ kind: "initialized", prepared: session.prepared !== undefined })
     } catch (thrown) {
+      // One that still comes is nobody's.
+      this.#inits++
       throw this.#refused(thrown)
     }
     // It is fenced by now, and has nothing more to say.
@@ -345,7 +351,7 @@ export class TransactionControl {
     const { held } = this.#machine
     if (held === undefined) return
     this.#machine.outcome({ kind: "refused" })
-    throw this.#aborted(held)
+    throw mustAbort(this.what, held)
   }
 
   #hold(error: MillraceError): void {
@@ -375,25 +381,18 @@ export class TransactionControl {
     this.#machine.outcome({ kind, error })
   }
 
-  #aborted(cause: MillraceError): TransactionAbortedError {
-    return mustAbort(this.what, cause)
-  }
-
   /** @throws TransactionStateError for a guard whose transaction is over */
   #own(of: OpenTransaction, call: string): void {
     if (this.#open !== of) throw isOver(this.what, call, of.ending)
   }
 
+  /** @throws ClosedError once this is closed */
   get #live(): TransactionSession {
-    return this.#session as TransactionSession
+    if (this.#session === undefined) throw new ClosedError(`${this.what} is closed`)
+    return this.#session
   }
 
   #ask<T>(question: Question<T>): Promise<T> {
     return ask(this.#client.clock, this.#attempts, { ...question, what: `${this.what}: ${question.what}` })
-  }
-
-  #track<T>(work: Promise<T>): Promise<T> {
-    this.#underWay = work.catch(() => {})
-    return work
   }
 }

@@ -26,6 +26,7 @@ export class TransactionGuard implements Transaction {
   /** Of the last send: topics are compared by identity first. */
   #lastRef: TopicRef | undefined
   #lastName: TopicName | undefined
+  #isSettled = false
 
   constructor(
     client: ClientContext,
@@ -41,6 +42,11 @@ export class TransactionGuard implements Transaction {
 
   get ending(): TransactionEnding {
     return this.#open.ending
+  }
+
+  /** Whether it was prepared, committed or aborted by a call of this guard, and not by something else. */
+  get isSettled(): boolean {
+    return this.#isSettled
   }
 
   send(topic: TopicRef, payload: unknown, options?: TypedSendOptions): Promise<void> {
@@ -89,24 +95,29 @@ export class TransactionGuard implements Transaction {
     if (transactions.supported) {
       need(manifest, transactions.prepare, { owner: this.#control.what, what: "way to prepare a transaction" })
     }
-    return await this.#control.prepare(this.#open)
+    const token = await this.#control.prepare(this.#open)
+    this.#isSettled = true
+    return token
   }
 
   async commit(): Promise<SendResult> {
-    return resultOf(await this.#control.commit(this.#open))
+    const staged = await this.#control.commit(this.#open)
+    this.#isSettled = true
+    return resultOf(staged)
   }
 
   async abort(): Promise<void> {
     await this.#control.abort(this.#open)
+    this.#isSettled = true
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#open.ending !== "open" || this.#control.state !== "InTransaction") {
-      await this.#control.settled()
+      await this.#control.idle()
       if (this.#open.ending !== "open" || this.#control.state !== "InTransaction") return
     }
     try {
-      await this.#control.abort(this.#open)
+      await this.abort()
     } catch (error) {
       this.#control.dropped(this.#open)
       throw error

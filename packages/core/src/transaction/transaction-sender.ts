@@ -160,8 +160,11 @@ export class TransactionSender {
     this.#lane = this.#newLane()
   }
 
-  /** Nothing is sent any more. */
+  /** Nothing is sent any more: what still lingers, of a transaction that nobody can commit now, fails. */
   end(): void {
+    this.#stopped ??= new TransactionAbortedError(`${this.#settings.what} was shut down`)
+    this.#budget.refuse(this.#stopped)
+    this.#lane.flush()
     this.#publisher.end()
   }
 

@@ -6,7 +6,9 @@ import {
   FencedError,
   InvalidError,
   MillraceError,
+  NotAssignedError,
   StorageError,
+  TimeoutError,
   TransactionAbortedError,
   TransactionStateError,
   UnsupportedError,
@@ -17,6 +19,7 @@ import type { Topic } from "../client/topic.ts"
 import { FakeBackend } from "../producer/fake-backend.test-support.ts"
 import { bytes, failed, run } from "../producer/sending-rig.test-support.ts"
 import { FakeTransactions, type TransactionFate, transactionalManifest } from "./fake-transactions.test-support.ts"
+import type { Transaction } from "./transaction.ts"
 import type { TransactionalOptions } from "./transactional-options.ts"
 import type { TransactionalProducer } from "./transactional-producer.ts"
 
@@ -157,6 +160,43 @@ test("within commits what resolves, aborts what throws and passes the reason on"
   )
   assert.deepEqual(backend.texts("t"), ["a"])
   assert.equal(tx.state, "Ready")
+})
+
+test("within rejects when something else than its work has ended the transaction, though the work resolves", async () => {
+  const fenced = await ready()
+  const zombie = fenced.tx.within(async (open) => {
+    await fenced.producer().init()
+    await open.send(fenced.topic, bytes("zombie"), { partition: 0 })
+    // It comes to know of it by its records.
+    while (open.ending === "open") await new Promise<void>((resolve) => fenced.clock.setTimer(10, resolve))
+  })
+  assert.ok((await failed(fenced.clock, zombie)) instanceof FencedError)
+  const shut = await ready()
+  const cut = shut.tx.within(async (open) => {
+    await open.send(shut.topic, bytes("cut"), { partition: 0 })
+    await shut.tx.shutdown()
+  })
+  assert.ok((await failed(shut.clock, cut)) instanceof TransactionStateError)
+  for (const { backend } of [fenced, shut]) assert.deepEqual(backend.texts("t"), [])
+})
+
+test("within leaves what its work has ended or prepared as it is", async () => {
+  const { clock, backend, topic, tx } = await ready()
+  const ends = {
+    aborted: (open: Transaction) => open.abort(),
+    committed: (open: Transaction) => open.commit(),
+    prepared: (open: Transaction) => open.prepare(),
+  }
+  for (const [ending, end] of Object.entries(ends)) {
+    const work = async (open: Transaction): Promise<string> => {
+      await open.send(topic, bytes(ending), { partition: 0 })
+      await end(open)
+      return open.ending
+    }
+    assert.equal(await run(clock, tx.within(work)), ending)
+  }
+  assert.equal(tx.state, "Prepared")
+  assert.deepEqual(backend.texts("t"), ["committed"])
 })
 
 test("a guard that is disposed unfinished aborts", async () => {
@@ -578,6 +618,29 @@ test("a shutdown whose backend does not answer ends in time", async () => {
   assert.equal(error.kind, "timeout")
   assert.ok(clock.monotonicMs() - startedMs < 1000)
   assert.ok(open.ending !== "committed")
+})
+
+test("shutdown waits for a call that was begun while it waited for another", async () => {
+  const { clock, backend, fake, topic, tx } = await ready()
+  const open = await run(clock, tx.begin())
+  await open.send(topic, bytes("x"))
+  const refusal = { outcome: "refuse", error: new NotAssignedError("not now"), delayMs: 50 } as const
+  fates(fake, { prepare: [refusal], commit: [{ delayMs: 100 }] })
+  const ended = open.prepare().catch(() => open.abort())
+  const over = tx.shutdown()
+  await run(clock, Promise.all([ended, over]))
+  assert.equal(open.ending, "aborted")
+  assert.deepEqual(backend.texts("t"), [])
+})
+
+test("a guard whose producer was shut down says so, also when its abort has failed", async () => {
+  const { clock, fake, tx } = await ready()
+  const open = await run(clock, tx.begin())
+  const refusal = { outcome: "refuse", error: new TimeoutError("not now", { outcome: "rejected" }) } as const
+  fates(fake, { abort: Array.from({ length: 20 }, () => refusal) })
+  await failed(clock, tx.shutdown())
+  assert.equal((await failed(clock, open.commit())).kind, "closed")
+  assert.equal(clock.timers, 0)
 })
 
 test("sends beyond the buffer wait for room, and all arrive", async () => {

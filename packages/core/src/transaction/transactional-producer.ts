@@ -78,14 +78,12 @@ export class TransactionalProducer implements AsyncDisposable {
    * @throws TransactionStateError before `init`, and while another one is open; FencedError; what keeps the backend from answering
    */
   async begin(): Promise<Transaction> {
-    this.#end.assertOpen()
-    const open = await this.#control.begin()
-    return new TransactionGuard(this.#client, this.#control, { open, route: this.#settings.route })
+    return await this.#begin()
   }
 
   /**
    * Runs `work` in a transaction: commits when it resolves, aborts when it throws, and rejects with what it threw. One that `work` has
-   * ended or prepared itself is left as it is.
+   * ended or prepared itself is left as it is; one that ended otherwise, as by a newer incarnation, makes it reject.
    * @throws as `begin` and `commit`; a transaction that cannot be committed is aborted
    */
   async within<R>(work: (transaction: Transaction) => R | Promise<R>): Promise<R> {
@@ -94,11 +92,12 @@ export class TransactionalProducer implements AsyncDisposable {
         `${this.#settings.what}: within takes a function that gets the transaction, not ${shown(work)}`,
       )
     }
-    const transaction = await this.begin()
+    const transaction = await this.#begin()
     let answer: R
     try {
       answer = await work(transaction)
-      if (transaction.ending === "open") await transaction.commit()
+      // Whatever else has ended it makes this fail.
+      if (!transaction.isSettled) await transaction.commit()
     } catch (error) {
       // Why it failed counts for more than what ending it may fail with: that shows in the state.
       await Promise.resolve(transaction[Symbol.asyncDispose]()).catch(() => {})
@@ -135,5 +134,11 @@ export class TransactionalProducer implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.shutdown()
+  }
+
+  async #begin(): Promise<TransactionGuard> {
+    this.#end.assertOpen()
+    const open = await this.#control.begin()
+    return new TransactionGuard(this.#client, this.#control, { open, route: this.#settings.route })
   }
 }

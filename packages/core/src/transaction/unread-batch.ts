@@ -22,8 +22,7 @@ export async function buryUnread(
   { lane, error }: UnreadBatch,
   handling: MessageHandling,
 ): Promise<SettleFailure | undefined> {
-  const target = skipTarget(lane)
-  const next = target.kind === "record" ? target.offset + 1n : target.next
+  const { next } = skipTarget(lane)
   const { offset, fault } = error.context
   // What a filter has stopped at can be read past it; of anything else there is nothing but the error.
   const message =

@@ -4,7 +4,8 @@ import { thrownText } from "../handler/handler-failure.ts"
 import type { Message } from "../record/message.ts"
 
 /**
- * A record whose payload its codec does not decode (seed 000, "Typed handles and readers"). `context` has the position, `cause` is what the codec threw. Of a record that does not decrypt there is only a `DecodeError`: its payload is nobody's to see.
+ * A record whose payload its codec does not decode (seed 000, "Typed handles and readers"). `context` has the position, `cause` is what
+ * the codec threw. Of a record that does not decrypt there is only a `DecodeError`: its payload is nobody's to see.
  */
 export class TypedDecodeError extends DecodeError {
   /** The record as it was read, with its headers, and its payload as bytes. Like any message it keeps its batch in memory: `copy()` it. */

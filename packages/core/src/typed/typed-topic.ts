@@ -8,6 +8,9 @@ import type { SendResult } from "../producer/confirmation.ts"
 import { openProducer } from "../producer/open-producer.ts"
 import type { ProducerOptions } from "../producer/producer-options.ts"
 import { publishOne } from "../producer/publish.ts"
+import { Queue } from "../queue/queue.ts"
+import type { QueueOptions } from "../queue/queue-options.ts"
+import type { TypedQueueMessage } from "../queue/valued-message.ts"
 import { decodingOf } from "./decoding.ts"
 import {
   checkTypedOptions,
@@ -135,6 +138,15 @@ export class TypedTopic<T> {
     const consumer = openConsumer(this.#context, { topic: this.#topic, name, partition, decoding }, rest)
     // Its messages are what the decoder makes them.
     return consumer as unknown as TypedConsumer<T, TypedOrRawMessage<T>>
+  }
+
+  /**
+   * A work queue over the topic, as `topic.queue`, whose messages have values. A record that does not decode has failed like one whose
+   * handler has: where the queue has a dead-letter topic it goes there at once.
+   * @throws InvalidError for the name or an option, UnsupportedError where the backend has no queues
+   */
+  queue(name: string, options?: QueueOptions): Queue<TypedQueueMessage<T>> {
+    return new Queue(this.#context, this.#topic, { name, options, codec: this.codec as Codec<unknown> })
   }
 
   /** A group of consumers that share the topic's partitions, with values. @throws InvalidError for the name */
