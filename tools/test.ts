@@ -24,7 +24,7 @@ const areas = values.compiled
   ? ["packages", "drivers", "checks"]
   : ["packages", "drivers", "checks", "tools", "examples"]
 const isTest = values.compiled ? /\/dist\/.*\.test\.js$/ : /\.test\.ts$/
-const measuresTime = /\/trials\/|\/bench\//
+const measuresTime = /\/trials\/(?!queue-|transacting-)|\/bench\//
 /** One more than there are processors: the longest files wait for servers most of their time. */
 const filesAtOnce = Math.min(4, availableParallelism() + 1)
 /** A run in which nothing happens for so long is stuck: a test process that has finished its tests but does not end is one reason. */

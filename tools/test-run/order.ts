@@ -5,14 +5,16 @@
 const seconds: readonly (readonly [path: RegExp, seconds: number])[] = [
   [/conformance\/(src|dist)\/broker\/kafka\./, 200],
   [/conformance\/(src|dist)\/broker\//, 90],
-  [/examples\/flights\//, 55],
+  [/examples\/flights\//, 90],
+  [/conformance\/(src|dist)\/client\./, 60],
+  [/\/simulation\.test\./, 50],
   [/servers\/(src|dist)\/kafka\./, 50],
   [/conformance\/(src|dist)\/foreign\/kafka\./, 45],
   [/conformance\/(src|dist)\/(crash|chaos|spool)\//, 30],
   [/conformance\/(src|dist)\/kafka/, 30],
   [/\/(failover|group-faults|published)\.test\./, 25],
   [/conformance\/(src|dist)\//, 15],
-  [/\/(groups-kafka|java-group|membership-process|simulation|kafka)\.test\./, 15],
+  [/\/(groups-kafka|java-group|membership-process|kafka)\.test\./, 15],
 ]
 
 /** The files, the longest first; those of one length keep their order. */

@@ -100,28 +100,42 @@ export const clientChapterNames: readonly string[] = Object.keys(chapters)
 /** Those of work queues. */
 export const queueChapterNames: readonly string[] = clientChapterNames.filter((name) => name.startsWith("queue"))
 
+/** Chapters that speak of nothing else than a part which a backend may lack; that it is refused is told by others. */
+const chaptersOf: Readonly<Record<"queues" | "transactions", readonly string[]>> = {
+  queues: queueChapterNames.filter((name) => name !== "queue-refusals"),
+  transactions: ["transacting-offsets", "preparing", "processing", "processing-failures"],
+}
+
 /**
  * Declares the tests of the public API over a backend: the walk that users take, how neighbouring libraries failed (each test that
  * stems from a field report carries its id), and what is refused.
  * @param name What is under test, for the report.
- * @param options `only`: names of chapters to run; by default all.
+ * @param options `only`: names of chapters to run; by default all. `lacks`: what the backend has not, whose chapters are left out; that
+ *   its manifest says the same is checked.
  */
 export function clientConformance(
   name: string,
   under: BackendUnderTest,
-  options: { readonly only?: readonly string[] } = {},
+  options: { readonly only?: readonly string[]; readonly lacks?: readonly (keyof typeof chaptersOf)[] } = {},
 ): void {
   for (const only of options.only ?? []) {
     if (!(only in chapters)) {
       throw new Error(`no chapter ${JSON.stringify(only)}: there are ${clientChapterNames.join(", ")}`)
     }
   }
+  const leftOut = (options.lacks ?? []).flatMap((part) => chaptersOf[part])
   describe(name, () => {
     const rig = new ClientRig(under)
-    before(() => rig.open())
+    before(async () => {
+      await rig.open()
+      for (const part of options.lacks ?? []) {
+        if (rig.client.manifest[part].supported) throw new Error(`${name} has ${part}: run their chapters`)
+      }
+    })
     after(() => rig.close())
     for (const [chapter, declare] of Object.entries(chapters)) {
-      if (options.only === undefined || options.only.includes(chapter)) declare(rig)
+      if (options.only?.includes(chapter) === false || leftOut.includes(chapter)) continue
+      declare(rig)
     }
   })
 }

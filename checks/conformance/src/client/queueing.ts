@@ -201,8 +201,8 @@ export function queueingChapter(rig: ClientRig): void {
         assert.equal(await mine.inProgress(), false)
         assert.deepEqual(await Promise.all([mine.ack({ confirm: true }), mine.nak()]), [false, false])
         // Theirs may be over by now as well, on a slow machine: then it comes again.
-      for (let message = theirs; !(await message.ack()); ) message = await pulledOne(other)
-      await untilDone(queue)
+        for (let message = theirs; !(await message.ack()); ) message = await pulledOne(other)
+        await untilDone(queue)
       },
     )
 

@@ -14,7 +14,7 @@ export function schemaOf(number: number): SchemaInit {
   return { type: "avro", schema: JSON.stringify({ type: "record", name: "R", fields }) }
 }
 
-export function isDemanding(number: number): boolean {
+function isDemanding(number: number): boolean {
   return number % 2 === 1
 }
 
