@@ -59,7 +59,7 @@ const mostWaits = 100
 /** What says nothing where handing out settles. */
 const settlingKeys = ["ackWaitMs", "backoffMs", "maxDeliver", "maxAckPending", "deadLetter"] as const
 
-/** What a queue is made with where nothing else is said. */
+/** What a queue is made with where nothing else is said. @internal */
 export const defaultSpec: QueueSpec = Object.freeze({
   ackWaitMs: 30_000,
   backoffMs: [],
