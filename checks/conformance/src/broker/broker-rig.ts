@@ -91,7 +91,8 @@ export class BrokerRig {
 export function collect(messages: AsyncIterable<Message>): {
   readonly seen: Message[]
   readonly ended: Promise<unknown>
-  reaches(count: number, withinMs?: number): Promise<void>
+  /** Waits for so many messages; with `distinct` for so many that are not alike, since some may come again. */
+  reaches(count: number, withinMs?: number, options?: { readonly distinct: boolean }): Promise<void>
 } {
   const seen: Message[] = []
   const ended = (async () => {
@@ -100,8 +101,9 @@ export function collect(messages: AsyncIterable<Message>): {
   return {
     seen,
     ended,
-    async reaches(count, withinMs) {
-      await until(`${count} messages`, () => (seen.length >= count ? true : undefined), withinMs)
+    async reaches(count, withinMs, { distinct } = { distinct: false }) {
+      const reached = (): number => (distinct ? new Set(seen.map(({ payload }) => text(payload))).size : seen.length)
+      await until(`${count} messages`, () => (reached() >= count ? true : undefined), withinMs)
     },
   }
 }

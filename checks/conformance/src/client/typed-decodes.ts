@@ -34,7 +34,7 @@ const misdeeds: Readonly<Record<string, () => unknown>> = {
 }
 
 /** Longer than the event loop may stand still without a word, for a consumer without a group; in ms. */
-const loneBlockMs = 1_250
+const loneBlockMs = 1_400
 
 export function typedDecodesChapter(rig: ClientRig): void {
   /** Good, bad, good. */
@@ -132,18 +132,18 @@ export function typedDecodesChapter(rig: ClientRig): void {
       await consumer.shutdown()
     })
 
-    test("300 ms are told to a member whose session is short, which keeps its partition", async (t) => {
+    test("400 ms are told to a member whose session is short, which keeps its partition", async (t) => {
       const { groups, backend } = rig.client.manifest
       if (!groups.supported) return t.skip(groups.reason)
       if (/Kafka/.test(backend)) return t.skip("its brokers take no session time-out below 6 s")
       const topic = await filled()
-      const typed = topic.typed(misbehaving(() => busy(300)))
+      const typed = topic.typed(misbehaving(() => busy(400)))
       const member = await typed.consumerGroup("members").consumer({ sessionTimeoutMs: 750 })
       const blocks: LoopBlock[] = []
       member.on({ loopBlocked: (block) => void blocks.push(block) })
       const values = new Set<unknown>()
       while (values.size < 3) values.add((await member.nextWithin(patienceMs)).value)
-      assert.deepEqual([...values], [0, 300, 2])
+      assert.deepEqual([...values], [0, 400, 2])
       await until("the member to tell of the stop", () => (blocks.length > 0 ? true : undefined))
       assert.ok(blocks.every(({ delayMs, thresholdMs }) => thresholdMs === 250 && delayMs >= thresholdMs))
       await member.shutdown()
