@@ -1,4 +1,3 @@
-import { env } from "node:process"
 import type { ConnectTarget, Driver } from "@millrace/contract"
 import type { Client, ClientRuntime } from "@millrace/core"
 import { ConnectionWatch, openClient, readStatisticsSettings } from "@millrace/core"
@@ -20,7 +19,7 @@ import { loadOpenTelemetry, type MessagingSystem, openTelemetry } from "./open-t
  *   CancelledError once `signal` fires, and what the backend says: ConnectionError, PermissionError, StorageError, CorruptionError …
  */
 export async function connect(url?: string, options: ConnectOptions = {}): Promise<Client> {
-  const settings = resolveSettings(url, options, env)
+  const settings = resolveSettings(url, options, process.env)
   const connection = parseConnectionString(settings.url)
   const entry = findDriver(connection)
   const driver = await entry.load()
@@ -63,8 +62,8 @@ async function observation(
   isRemote: boolean,
 ): Promise<Pick<ClientRuntime, "statistics" | "observe" | "telemetry">> {
   const statistics = readStatisticsSettings({
-    intervalMs: env.MILLRACE_PRODUCER_TELEMETRY_INTERVAL_MS,
-    maxProducers: env.MILLRACE_PRODUCER_TELEMETRY_MAX_PRODUCERS,
+    intervalMs: process.env.MILLRACE_PRODUCER_TELEMETRY_INTERVAL_MS,
+    maxProducers: process.env.MILLRACE_PRODUCER_TELEMETRY_MAX_PRODUCERS,
   })
   const api = await loadOpenTelemetry()
   const telemetry = api === undefined ? undefined : openTelemetry(api, messagingSystem(target, isRemote), systemClock)

@@ -1,6 +1,7 @@
 export { backoffMs } from "./backoff.ts"
 export type { Clock, Timer } from "./clock.ts"
 export { systemClock } from "./clock.ts"
+export { nodeCrypto } from "./node-crypto.ts"
 export type { Random } from "./random.ts"
 export { seededRandom, systemRandom } from "./random.ts"
 export { Signal } from "./signal.ts"

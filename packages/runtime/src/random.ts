@@ -1,5 +1,5 @@
 /** Chance, as an argument. */
-import { webcrypto } from "node:crypto"
+import { nodeCrypto } from "./node-crypto.ts"
 
 export interface Random {
   /** 0 to 2^32 − 1. */
@@ -13,7 +13,7 @@ let used = pool.length
 export const systemRandom: Random = {
   uint32() {
     if (used === pool.length) {
-      webcrypto.getRandomValues(pool)
+      nodeCrypto().webcrypto.getRandomValues(pool)
       used = 0
     }
     return pool[used++] as number

@@ -1,6 +1,7 @@
-/** Imports `millrace` and says how long that took, how much heap it keeps, and what of the codecs' libraries came with it. */
+/** Imports the package of its argument and says how long that took, how much heap it keeps, and what of the codecs' libraries came with it. */
 import { registerHooks } from "node:module"
 
+const [name] = process.argv.slice(2) as [string]
 const libraries = ["ajv", "apache-arrow", "avsc", "bson", "cborg", "msgpackr", "protobufjs"]
 const heavy = new Set<string>()
 registerHooks({
@@ -12,6 +13,6 @@ registerHooks({
 })
 const heapBefore = process.memoryUsage().heapUsed
 const startMs = performance.now()
-await import("millrace")
+await import(name)
 const ms = performance.now() - startMs
 process.send?.({ ms, bytes: process.memoryUsage().heapUsed - heapBefore, heavy: [...heavy] })

@@ -9,7 +9,7 @@
  * `dictionary` is null or `[index bits, index signed, ordered]`; `extension` is null or `[name, metadata]`. Names inside of lists and
  * maps are written as "", for Arrow leaves them to the writer. Endianness, dictionary ids and other metadata are left out.
  */
-import { createHash } from "node:crypto"
+import { nodeCrypto } from "@millrace/runtime"
 import type { FlatTable } from "./arrow-flatbuffer.ts"
 
 /** A schema as far as it is told from others. */
@@ -70,7 +70,7 @@ export function arrowSchema(schema: FlatTable): ArrowSchema {
     .tables(schemaSlots.fields, mostFields)
     .map((field) => canonicalField(field, budget, { level: 1, named: 0 }))
   const text = `${formatName}\n${JSON.stringify(fields)}`
-  return { fingerprint: new Uint8Array(createHash("sha256").update(text).digest()), fields: fields.length }
+  return { fingerprint: new Uint8Array(nodeCrypto().createHash("sha256").update(text).digest()), fields: fields.length }
 }
 
 /** @param place `named`: from which level on names count; a list or map keeps those of its own children out. */

@@ -2,11 +2,6 @@
  * Optional libraries of codecs. Each is loaded when the first codec that needs it is made, never before, and at once: encoding and decoding
  * are synchronous, and so is the way to them.
  */
-import { existsSync, readFileSync } from "node:fs"
-import { createRequire } from "node:module"
-import { join } from "node:path"
-import process from "node:process"
-import { fileURLToPath } from "node:url"
 import { UnsupportedError } from "@millrace/contract"
 
 /** The packages that codecs use. None of them is installed with Millrace. */
@@ -28,8 +23,10 @@ export type LibraryName =
  *   the cause
  */
 export function loadLibrary<L>(name: LibraryName, codec: string): L {
+  // Node's modules are asked for here and not imported, since `node:module` and `node:fs` bring much along, which every program would wait for.
+  const { createRequire } = process.getBuiltinModule("node:module")
   // A bundle in CommonJS has no address of its own: there the packages of the working directory count.
-  const require = createRequire(import.meta.url ?? join(process.cwd(), "main.js"))
+  const require = createRequire(import.meta.url ?? process.getBuiltinModule("node:path").join(process.cwd(), "main.js"))
   try {
     return require(pathOf(name, require)) as L
   } catch (cause) {
@@ -48,11 +45,15 @@ export function loadLibrary<L>(name: LibraryName, codec: string): L {
  * everything for `require`. A bundle in CommonJS has the copy for `require`, as its program has.
  */
 function pathOf(name: LibraryName, require: NodeJS.Require): string {
-  if (typeof import.meta.resolve === "function") return fileURLToPath(import.meta.resolve(name))
+  if (typeof import.meta.resolve === "function") {
+    return process.getBuiltinModule("node:url").fileURLToPath(import.meta.resolve(name))
+  }
   try {
     return require.resolve(name)
   } catch (error) {
     if (codeOf(error) !== "ERR_PACKAGE_PATH_NOT_EXPORTED") throw error
+    const { join } = process.getBuiltinModule("node:path")
+    const { existsSync, readFileSync } = process.getBuiltinModule("node:fs")
     // A package with an entry for `import` alone, which `require` loads all the same.
     for (const directory of require.resolve.paths(name) ?? []) {
       const manifest = join(directory, name, "package.json")

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer"
-import { createDecipheriv } from "node:crypto"
 import { DecodeError, Headers, type TopicName } from "@millrace/contract"
+import { nodeCrypto } from "@millrace/runtime"
 import { shown } from "../client/options.ts"
 import type { OpenedContent, RecordOpener, SealedContent } from "./encryptor.ts"
 import {
@@ -56,7 +56,7 @@ export class EnvelopeOpener implements RecordOpener {
     const end = envelope.length - tagBytes
     let plain: Buffer
     try {
-      const decipher = createDecipheriv("aes-256-gcm", known.key, this.#nonce, cipherOptions)
+      const decipher = nodeCrypto().createDecipheriv("aes-256-gcm", known.key, this.#nonce, cipherOptions)
       decipher.setAAD(aad)
       decipher.setAuthTag(envelope.subarray(end))
       plain = decipher.update(envelope.subarray(start, end))

@@ -1,5 +1,4 @@
 import { Buffer } from "node:buffer"
-import { createCipheriv } from "node:crypto"
 import {
   DecodeError,
   Headers,
@@ -8,6 +7,7 @@ import {
   RecordTooLargeError,
   type TopicName,
 } from "@millrace/contract"
+import { nodeCrypto } from "@millrace/runtime"
 import { topicText } from "../client/names.ts"
 import { shown } from "../client/options.ts"
 import type { PreparedRecord, SendableRecord } from "../record/outgoing-record.ts"
@@ -123,7 +123,7 @@ export class EnvelopeSealer implements RecordSealer {
     aad[formAt] = form
     aad.writeUInt32BE(counter, start - counterBytes)
     this.#nonce.writeUInt32BE(counter, nonceBytes - counterBytes)
-    const cipher = createCipheriv("aes-256-gcm", this.#subkeys.subkey, this.#nonce, cipherOptions)
+    const cipher = nodeCrypto().createCipheriv("aes-256-gcm", this.#subkeys.subkey, this.#nonce, cipherOptions)
     cipher.setAAD(aad)
     const envelope = Buffer.allocUnsafe(start + block + payload.length + tagBytes)
     aad.copy(envelope, 0, 0, start)

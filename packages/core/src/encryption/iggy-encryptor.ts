@@ -3,9 +3,10 @@
  * no associated data. Nothing tells the key, the format or the topic.
  */
 import { Buffer } from "node:buffer"
-import { createCipheriv, createDecipheriv, type KeyObject } from "node:crypto"
+import type { KeyObject } from "node:crypto"
 import { DecodeError, Headers, InvalidError, RecordTooLargeError, type TopicName } from "@millrace/contract"
 import type { Random } from "@millrace/runtime"
+import { nodeCrypto } from "@millrace/runtime"
 import { OptionReader } from "../client/options.ts"
 import type { SendableRecord } from "../record/outgoing-record.ts"
 import type { Encryptor, OpenedContent, RecordOpener, RecordSealer, SealedContent, SealerContext } from "./encryptor.ts"
@@ -99,7 +100,7 @@ class IggySealer implements RecordSealer {
     this.#use.spend(this.#limit)
     const sealed = Buffer.allocUnsafe(sizeBytes)
     for (let at = 0; at < nonceBytes; at += 4) sealed.writeUInt32BE(this.#random.uint32(), at)
-    const cipher = createCipheriv("aes-256-gcm", this.#key, sealed.subarray(0, nonceBytes), cipherOptions)
+    const cipher = nodeCrypto().createCipheriv("aes-256-gcm", this.#key, sealed.subarray(0, nonceBytes), cipherOptions)
     sealed.set(cipher.update(payload), nonceBytes)
     cipher.final()
     sealed.set(cipher.getAuthTag(), sizeBytes - tagBytes)
@@ -139,7 +140,7 @@ function decrypt(key: KeyObject, sealed: Uint8Array): Uint8Array {
   const end = sealed.length - tagBytes
   let plain: Buffer
   try {
-    const decipher = createDecipheriv("aes-256-gcm", key, sealed.subarray(0, nonceBytes), cipherOptions)
+    const decipher = nodeCrypto().createDecipheriv("aes-256-gcm", key, sealed.subarray(0, nonceBytes), cipherOptions)
     decipher.setAuthTag(sealed.subarray(end))
     plain = decipher.update(sealed.subarray(nonceBytes, end))
     decipher.final()

@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer"
-import { createSecretKey, hkdfSync, type KeyObject } from "node:crypto"
+import type { KeyObject } from "node:crypto"
 import { InvalidError } from "@millrace/contract"
+import { nodeCrypto } from "@millrace/runtime"
 import { shown } from "../client/options.ts"
 
 /** Of every key and subkey (AES-256). */
@@ -62,12 +63,12 @@ export function secretKey(bytes: unknown, what: string): KeyObject {
     throw new InvalidError(`${what} must be a Uint8Array of ${keyBytes} bytes, not ${typeof bytes}`)
   }
   if (bytes.length !== keyBytes) throw new InvalidError(`${what} has ${bytes.length} bytes; it must have ${keyBytes}`)
-  return createSecretKey(bytes)
+  return nodeCrypto().createSecretKey(bytes)
 }
 
 /** The key of one producer instance: HKDF-SHA256 (RFC 5869) of a ring's key with the instance's salt. */
 export function deriveSubkey(key: KeyObject, salt: Uint8Array): KeyObject {
-  return createSecretKey(new Uint8Array(hkdfSync("sha256", key, salt, purpose, keyBytes)))
+  return nodeCrypto().createSecretKey(new Uint8Array(nodeCrypto().hkdfSync("sha256", key, salt, purpose, keyBytes)))
 }
 
 function checkKeyId(id: string): Buffer {

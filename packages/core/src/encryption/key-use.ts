@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto"
 import { InvalidError } from "@millrace/contract"
+import { nodeCrypto } from "@millrace/runtime"
 
 /** How many random nonces a key may have at all (NIST SP 800-38D, 8.3): behind it two of them are too likely to be equal. */
 export const mostRandomNonces: number = 2 ** 32
@@ -13,7 +13,7 @@ export class KeyUse {
 
   /** The count of a key, the same for the same bytes. */
   static of(key: Uint8Array): KeyUse {
-    const digest = createHash("sha256").update(key).digest("base64")
+    const digest = nodeCrypto().createHash("sha256").update(key).digest("base64")
     let use = uses.get(digest)
     if (use === undefined) {
       use = new KeyUse()

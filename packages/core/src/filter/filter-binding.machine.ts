@@ -11,7 +11,7 @@
  * A revision is a draft until it is enabled or configured. Numbers count from 1 and are never given out again, not even after `delete`.
  * `none` keeps the revisions, but for `delete`.
  */
-import { createHash } from "node:crypto"
+import { nodeCrypto } from "@millrace/runtime"
 import type { FilterCommand } from "./filter-event.ts"
 
 /** What a revision may be used for: a draft and a disabled one select nothing. */
@@ -131,7 +131,7 @@ export class FilterBindingMachine {
 
 /** The digest of a filter: SHA-256 of its canonical text in UTF-8, as hex. */
 export function filterDigest(text: string): string {
-  return createHash("sha256").update(text, "utf8").digest("hex")
+  return nodeCrypto().createHash("sha256").update(text, "utf8").digest("hex")
 }
 
 function decide(state: State, command: FilterCommand, atMicros: bigint): Verdict {

@@ -23,8 +23,8 @@
  *
  * A dead letter that fails again somewhere else gets a second block; the last one is the one that counts.
  */
-import { createHash } from "node:crypto"
 import { Headers, HeaderValue, type Manifest, type TopicName } from "@millrace/contract"
+import { nodeCrypto } from "@millrace/runtime"
 import { topicKey } from "../client/names.ts"
 import type { Message } from "../record/message.ts"
 import { type OutgoingRecord, reservedPrefix } from "../record/outgoing-record.ts"
@@ -167,7 +167,7 @@ export function deadLetterId({ message, place, consumer, group, queue }: Burial)
 
 /** 128 bits that are the same for the same text. */
 export function idOfText(text: string): bigint {
-  const digest = createHash("sha256").update(text).digest()
+  const digest = nodeCrypto().createHash("sha256").update(text).digest()
   return (digest.readBigUInt64BE(0) << 64n) | digest.readBigUInt64BE(8)
 }
 

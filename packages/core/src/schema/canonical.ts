@@ -2,8 +2,8 @@
  * When two schemas are the same: type, canonical text and references agree. Layout does not count, nor the order of keys in JSON, nor
  * comments in Protobuf; everything else does, documentation in Avro and JSON Schema included.
  */
-import { createHash } from "node:crypto"
 import { InvalidError } from "@millrace/contract"
+import { nodeCrypto } from "@millrace/runtime"
 import { shown } from "../client/options.ts"
 import { checkReferences, jsonText } from "./json-text.ts"
 import { protobufTokens } from "./protobuf-tokens.ts"
@@ -46,7 +46,8 @@ export function schemaHash({ type, schema, references }: SchemaText): string {
   const used = [...references]
     .sort((a, b) => (a.name < b.name ? -1 : 1))
     .map(({ name, subject, version }) => [name, subject, version])
-  return createHash("sha256")
+  return nodeCrypto()
+    .createHash("sha256")
     .update(JSON.stringify([type, text, used]))
     .digest("hex")
 }

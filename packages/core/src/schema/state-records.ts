@@ -10,7 +10,6 @@
  * Each change is one value put over the revision that was read. Whoever dies between two of them leaves an id that nobody was told, or
  * a schema without a version: the next registration of the same schema goes on from there.
  */
-import { createHash } from "node:crypto"
 import {
   CorruptionError,
   InvalidError,
@@ -19,6 +18,7 @@ import {
   type StateEntry,
   stateValueBytes,
 } from "@millrace/contract"
+import { nodeCrypto } from "@millrace/runtime"
 import { shown } from "../client/options.ts"
 import type { Compatibility, SchemaReference, SchemaType } from "./schema.ts"
 
@@ -87,7 +87,7 @@ export function subjectKey(subject: string): string {
     const character = String.fromCharCode(byte)
     part += /[A-Za-z0-9_-]/.test(character) ? character : `=${byte.toString(16).padStart(2, "0")}`
   }
-  if (part.length > mostKeyCharacters) part = `=${createHash("sha256").update(subject).digest("hex")}`
+  if (part.length > mostKeyCharacters) part = `=${nodeCrypto().createHash("sha256").update(subject).digest("hex")}`
   return subjectPrefix + part
 }
 
