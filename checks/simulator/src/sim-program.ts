@@ -35,6 +35,14 @@ export class SimProgram {
     this.client = openClient(this.session, {}, { clock: this.clock, random: new Chance(world.seed, 5000 + id).random })
   }
 
+  /** What it has left behind, in words: to be asked after an end in order, when there may be nothing. */
+  get left(): string[] {
+    const left: string[] = []
+    if (this.clock.timers > 0) left.push(`${this.clock.timers} timers of program ${this.id} are left`)
+    if (this.session.open > 0) left.push(`${this.session.open} requests of program ${this.id} are left`)
+    return left
+  }
+
   /** Between two events everything of it stops. */
   kill(): void {
     this.isAlive = false

@@ -1,26 +1,20 @@
 /** Kills a coordinator with SIGKILL at instants that a seed decides, life after life, and compares what it decided with what is there. */
-import type { Random } from "@millrace/runtime"
+import { join } from "node:path"
 import { connect } from "millrace"
 import { CrashChild } from "./child.ts"
 import { prepareChildren } from "./child-programs.ts"
 import { contradictions, coordinatorId, Journal, partitions, recover, topicNames } from "./coordinating.ts"
+import type { KillRun } from "./kill-run.ts"
+import { Line } from "./line.ts"
 
 /** A coordinator is killed after so many reports: it has decided one transaction, and is anywhere in that or the next two. */
-const reportsOf = { least: 4, most: 13 } as const
+const reports = { least: 4, most: 13 } as const
 /** One that reports nothing is killed after so long, in ms. */
 const longestLifeMs = 10_000
-/** The kill comes within so many ms of the report that it was due at. */
 const jitterMs = 4
 
-export interface CoordinatorKillOptions {
-  readonly url: string
-  readonly stream: string
+export interface CoordinatorKillOptions extends KillRun {
   readonly kills: number
-  readonly random: Random
-  /** A file that does not exist. */
-  readonly journal: string
-  /** A directory for the children's programs and what Node keeps of them. */
-  readonly cache: string
 }
 
 export interface CoordinatorKillResult {
@@ -33,38 +27,23 @@ export interface CoordinatorKillResult {
 
 /** @throws Error that lists what was committed against the decision, or is missing */
 export async function killCoordinators(options: CoordinatorKillOptions): Promise<CoordinatorKillResult> {
-  const { url, stream, random, cache } = options
+  const { url, stream, cache } = options
   await prepareChildren(cache)
   await using client = await connect(url, { stream })
   const topics = topicNames.map((name) => client.topic(name))
   await Promise.all(topics.map((topic) => topic.ensure(partitions)))
   const endings = { committed: 0, aborted: 0, nothing: 0 }
-  const spawn = (life: number): CrashChild =>
-    new CrashChild("coordinator-child", [url, stream, options.journal, `${life}`], {
-      cache,
-      take: ([word, ending]) => {
-        if (word === "recovered") endings[ending as keyof typeof endings]++
-      },
-    })
-  let child = spawn(0)
-  try {
-    for (let life = 0; life < options.kills; life++) {
-      const [reports, jitter] = [
-        reportsOf.least + (random.uint32() % (1 + reportsOf.most - reportsOf.least)),
-        random.uint32() % jitterMs,
-      ]
-      child.go()
-      await child.atWork()
-      await child.reported(reports, longestLifeMs)
-      await new Promise((resolve) => setTimeout(resolve, jitter))
-      await child.kill()
-      if (child.complaints !== "") throw new Error(`life ${life}: ${child.complaints}`)
-      child = spawn(life + 1)
-    }
-  } finally {
-    await child.kill()
+  const journalFile = join(options.directory, "journal")
+  const take = ([word, ending]: string[]): void => {
+    if (word === "recovered") endings[ending as keyof typeof endings]++
   }
-  const journal = new Journal(options.journal)
+  const spawn = (life: number): CrashChild =>
+    new CrashChild("coordinator-child", [url, stream, journalFile, `${life}`], { cache, take })
+  {
+    await using line = new Line({ random: options.random, spawn, reports, longestLifeMs, jitterMs })
+    for (let life = 0; life < options.kills; life++) await line.live()
+  }
+  const journal = new Journal(journalFile)
   await using last = client.transactionalProducer({ transactionalId: coordinatorId })
   endings[(await recover(client, last, journal)) ?? "nothing"]++
   const decisions = journal.read()

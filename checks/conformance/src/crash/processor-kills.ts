@@ -2,33 +2,28 @@
  * Kills processors with SIGKILL at instants that a seed decides, life after life on one topic, while others of their group go on, and
  * compares what went in with what came out.
  */
-import type { Random } from "@millrace/runtime"
 import { type Client, connect, type Topic } from "millrace"
 import { until } from "../rig/deadline.ts"
 import { CrashChild } from "./child.ts"
 import { prepareChildren } from "./child-programs.ts"
+import type { KillRun } from "./kill-run.ts"
+import { Line } from "./line.ts"
 import { differences, inputOf, inputTopic, outputTopic, partitions, processGroup } from "./processing.ts"
 
 /** Records that are sent for each life of each processor. */
 const recordsPerLife = 150
-/** The most messages that a processor handles before it is killed. */
-const mostHandled = 120
+/** Messages that a processor handles before it is killed. */
+const reports = { least: 0, most: 120 } as const
 /** One that is given nothing is killed after so long, in ms, beside the session time-out. */
 const longestLifeMs = 1_000
-/** The kill comes within so many ms of the report that it was due at. */
 const jitterMs = 8
 /** Processors that live at the same time. */
 const atOnce = 2
 
-export interface ProcessorKillOptions {
-  readonly url: string
-  readonly stream: string
+export interface ProcessorKillOptions extends KillRun {
   readonly kills: number
   /** How soon a member that was killed is taken for dead, in ms. */
   readonly sessionTimeoutMs: number
-  readonly random: Random
-  /** A directory for the children's programs and what Node keeps of them. */
-  readonly cache: string
 }
 
 export interface ProcessorKillResult {
@@ -46,70 +41,38 @@ export async function killProcessors(options: ProcessorKillOptions): Promise<Pro
   await input.ensure(partitions)
   await output.ensure(partitions)
   const handled = new Map<string, number>()
-  const lines = Array.from({ length: atOnce }, () => new Line(options, handled))
-  try {
-    const each = Math.ceil(options.kills / atOnce)
-    await Promise.all(
-      lines.map(async (line, number) => {
-        for (let life = 0; life < each; life++) {
-          await send(input, `${number}.${life}`)
-          await line.live()
-        }
-      }),
-    )
-    const records = each * atOnce * recordsPerLife
-    await finish(client, records)
-    const problems = await differences(input, output)
-    if (problems.length > 0) throw new Error(problems.join("\n"))
-    const given = [...handled.values()].reduce((sum, times) => sum + times, 0)
-    return { kills: each * atOnce, records, repeated: given - handled.size }
-  } finally {
-    await Promise.all(lines.map((line) => line.end()))
-  }
+  const each = Math.ceil(options.kills / atOnce)
+  await Promise.all(
+    Array.from({ length: atOnce }, async (_, number) => {
+      await using line = lineOf(options, handled)
+      for (let life = 0; life < each; life++) {
+        await send(input, `${number}.${life}`)
+        await line.live()
+      }
+    }),
+  )
+  const records = each * atOnce * recordsPerLife
+  await finish(client, records)
+  const problems = await differences(input, output)
+  if (problems.length > 0) throw new Error(problems.join("\n"))
+  const given = [...handled.values()].reduce((sum, times) => sum + times, 0)
+  return { kills: each * atOnce, records, repeated: given - handled.size }
 }
 
-/** Processors one after the other; the next one loads its code while the one before it lives. */
-class Line {
-  readonly #options: ProcessorKillOptions
-  readonly #handled: Map<string, number>
-  #next: CrashChild
-  #life = 0
-
-  constructor(options: ProcessorKillOptions, handled: Map<string, number>) {
-    this.#options = options
-    this.#handled = handled
-    this.#next = this.#spawn()
+/** @param handled Gets how often the message of each place was given to a handler. */
+function lineOf(options: ProcessorKillOptions, handled: Map<string, number>): Line {
+  const { url, stream, random, cache, sessionTimeoutMs } = options
+  const take = ([, partition, offset]: string[]): void => {
+    const place = `${partition}/${offset}`
+    handled.set(place, (handled.get(place) ?? 0) + 1)
   }
-
-  /** One life: from the start to the kill. */
-  async live(): Promise<void> {
-    const { random, sessionTimeoutMs } = this.#options
-    const [reports, jitter] = [random.uint32() % mostHandled, random.uint32() % jitterMs]
-    const child = this.#next
-    child.go()
-    await child.atWork()
-    await child.reported(reports, longestLifeMs + sessionTimeoutMs)
-    await new Promise((resolve) => setTimeout(resolve, jitter))
-    await child.kill()
-    this.#life++
-    if (child.complaints !== "") throw new Error(`life ${this.#life}: ${child.complaints}`)
-    this.#next = this.#spawn()
-  }
-
-  async end(): Promise<void> {
-    await this.#next.kill()
-  }
-
-  #spawn(): CrashChild {
-    const { url, stream, cache, sessionTimeoutMs } = this.#options
-    return new CrashChild("processor-child", [url, stream, `${sessionTimeoutMs}`], {
-      cache,
-      take: ([, partition, offset]) => {
-        const place = `${partition}/${offset}`
-        this.#handled.set(place, (this.#handled.get(place) ?? 0) + 1)
-      },
-    })
-  }
+  return new Line({
+    random,
+    reports,
+    longestLifeMs: longestLifeMs + sessionTimeoutMs,
+    jitterMs,
+    spawn: () => new CrashChild("processor-child", [url, stream, `${sessionTimeoutMs}`], { cache, take }),
+  })
 }
 
 async function send(topic: Topic, name: string): Promise<void> {

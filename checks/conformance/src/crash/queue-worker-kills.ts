@@ -2,33 +2,28 @@
  * Kills workers of a queue with SIGKILL at instants that a seed decides, life after life, while others go on, and checks what they were
  * given against what they knew to be acknowledged.
  */
-import type { Random } from "@millrace/runtime"
 import { connect, type Queue, type QueueMessage, type Topic } from "millrace"
 import { until } from "../rig/deadline.ts"
 import { CrashChild } from "./child.ts"
 import { prepareChildren } from "./child-programs.ts"
+import type { KillRun } from "./kill-run.ts"
+import { Line } from "./line.ts"
 import { partitions, WorkLedger, workQueue, workTopic } from "./queue-working.ts"
 
 /** Records that are sent for each life of each worker, to each partition. */
 const recordsPerLife = 40
-/** The most reports of a worker before it is killed. */
-const mostReports = 80
+/** Reports of a worker before it is killed. */
+const reports = { least: 0, most: 80 } as const
 /** One that is given nothing is killed after so long, in ms. */
 const longestLifeMs = 600
-/** The kill comes within so many ms of the report that it was due at. */
 const jitterMs = 6
 /** Workers that live at the same time. */
 const atOnce = 2
 /** How soon what a dead worker held comes to others, in ms. */
 const ackWaitMs = 500
 
-export interface WorkerKillOptions {
-  readonly url: string
-  readonly stream: string
+export interface WorkerKillOptions extends KillRun {
   readonly kills: number
-  readonly random: Random
-  /** A directory for the children's programs and what Node keeps of them. */
-  readonly cache: string
 }
 
 export interface WorkerKillResult {
@@ -51,7 +46,13 @@ export async function killWorkers(options: WorkerKillOptions): Promise<WorkerKil
   const ledger = new WorkLedger()
   const each = Math.ceil(options.kills / atOnce)
   await Promise.all(
-    Array.from({ length: atOnce }, (_, line) => liveAndDie(options, { topic, ledger, line, lives: each })),
+    Array.from({ length: atOnce }, async (_, number) => {
+      await using line = lineOf(options, ledger, number)
+      for (let life = 0; life < each; life++) {
+        await send(topic)
+        await line.live()
+      }
+    }),
   )
   await finish(queue, ledger)
   const ends = (await topic.watermarks()).map(({ end }) => end)
@@ -61,32 +62,19 @@ export async function killWorkers(options: WorkerKillOptions): Promise<WorkerKil
   return { kills: each * atOnce, records, repeated: ledger.repeated, acknowledged: ledger.acknowledged }
 }
 
-/** Workers one after the other; the next one loads its code while the one before it lives. */
-async function liveAndDie(
-  { url, stream, random, cache }: WorkerKillOptions,
-  work: { readonly topic: Topic; readonly ledger: WorkLedger; readonly line: number; readonly lives: number },
-): Promise<void> {
-  const spawn = (life: number): CrashChild =>
-    new CrashChild("queue-worker-child", [url, stream, (life + work.line) % 2 === 0 ? "run" : "pull"], {
-      cache,
-      take: (words) => work.ledger.take(words),
-    })
-  let child = spawn(0)
-  try {
-    for (let life = 0; life < work.lives; life++) {
-      const [reports, jitter] = [random.uint32() % mostReports, random.uint32() % jitterMs]
-      await send(work.topic)
-      child.go()
-      await child.atWork()
-      await child.reported(reports, longestLifeMs)
-      await new Promise((resolve) => setTimeout(resolve, jitter))
-      await child.kill()
-      if (child.complaints !== "") throw new Error(`life ${life}: ${child.complaints}`)
-      child = spawn(life + 1)
-    }
-  } finally {
-    await child.kill()
-  }
+/** Its workers run and pull by turns, beside those of the next line that do the other. */
+function lineOf({ url, stream, random, cache }: WorkerKillOptions, ledger: WorkLedger, number: number): Line {
+  const take = (words: string[]): void => ledger.take(words)
+  return new Line({
+    random,
+    reports,
+    longestLifeMs,
+    jitterMs,
+    spawn: (life) => {
+      const how = (life + number) % 2 === 0 ? "run" : "pull"
+      return new CrashChild("queue-worker-child", [url, stream, how], { cache, take })
+    },
+  })
 }
 
 async function send(topic: Topic): Promise<void> {

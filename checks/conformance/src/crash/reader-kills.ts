@@ -2,11 +2,12 @@
  * Kills readers of every kind with SIGKILL at instants that a seed decides, life after life on one topic, and checks what each kind
  * promises: who stores behind the handling passes nothing that nobody handled; who stores with the read repeats nothing.
  */
-import type { Random } from "@millrace/runtime"
 import { connect, NotFoundError, type Topic } from "millrace"
 import { CrashChild } from "./child.ts"
 import { prepareChildren } from "./child-programs.ts"
+import type { KillRun } from "./kill-run.ts"
 import { lanePayload, readLane } from "./lane.ts"
+import { Line } from "./line.ts"
 import type { Stored } from "./log-checker.ts"
 import { checkAtLeastOnce, checkAtMostOnce, type Readings } from "./reader-checker.ts"
 import { type ReaderKind, readAhead } from "./reader-kinds.ts"
@@ -19,21 +20,15 @@ const recordsPerLife = 120
 const mostReports = 90
 /** Readers with nothing to report are killed after so long, in ms, beside the session time-out: a member waits until the one before it is given up. */
 const longestLifeMs = 2_000
-/** The kill comes within so many ms of the report that it was due at. */
 const jitterMs = 6
 
-export interface KillOptions {
-  readonly url: string
-  readonly stream: string
+export interface KillOptions extends KillRun {
   /** Processes that are killed, one after the other, in each crew. */
   readonly lives: number
   /** Kinds of readers; those of a crew read, and are killed, in one process. */
   readonly crews: readonly (readonly ReaderKind[])[]
   /** How soon a member that was killed is taken for dead, in ms. */
   readonly sessionTimeoutMs: number
-  readonly random: Random
-  /** A directory for the children's programs and what Node keeps of them. */
-  readonly cache: string
 }
 
 /** What was done: kills, messages that were handled, those of them that were handled again, and offsets that are stored, of all kinds. */
@@ -47,29 +42,29 @@ export interface KillResult {
 /** @throws Error that lists what was passed over, repeated or out of order, by kind. */
 export async function killReaders(options: KillOptions): Promise<KillResult> {
   await prepareChildren(options.cache)
-  const client = await connect(options.url)
-  const crews = options.crews.map((kinds) => new Crew(kinds, options))
-  const readers = crews.flatMap((crew) => crew.readers)
-  try {
-    const topic = client.stream(options.stream).topic(topicName)
-    await topic.ensure(1)
-    for (const { kind } of readers) if (kind.filtered) await topic.consumerGroup(kind.name).filter().configure(evens)
+  await using client = await connect(options.url)
+  const topic = client.stream(options.stream).topic(topicName)
+  await topic.ensure(1)
+  const crews = options.crews.map((kinds) => kinds.map((kind): Reader => ({ kind, lives: [], stored: new Map() })))
+  const readers = crews.flat()
+  for (const { kind } of readers) if (kind.filtered) await topic.consumerGroup(kind.name).filter().configure(evens)
+  {
+    await using owner = new AsyncDisposableStack()
+    const lines = crews.map((crew) => owner.use(lineOf(crew, options)))
     for (let life = 0; life < options.lives; life++) {
       await send(topic, life)
-      await Promise.all(crews.map((crew) => crew.live(topic)))
+      for (const { kind, lives } of readers) lives.push({ handled: [], before: await storedOf(topic, kind) })
+      await Promise.all(lines.map((line) => line.live()))
     }
-    const log = await readLog(topic)
-    const problems: string[] = []
-    for (const reader of readers) {
-      reader.stored = await storedOf(topic, reader.kind)
-      problems.push(...problemsOf(reader, log).map((one) => `${reader.kind.name}: ${one}`))
-    }
-    if (problems.length > 0) throw new Error(problems.join("\n"))
-    return resultOf(options.lives * crews.length, readers)
-  } finally {
-    await Promise.all(crews.map((crew) => crew.end()))
-    await client.close()
   }
+  const log = await readLog(topic)
+  const problems: string[] = []
+  for (const reader of readers) {
+    reader.stored = await storedOf(topic, reader.kind)
+    problems.push(...problemsOf(reader, log).map((one) => `${reader.kind.name}: ${one}`))
+  }
+  if (problems.length > 0) throw new Error(problems.join("\n"))
+  return resultOf(options.lives * crews.length, readers)
 }
 
 const topicName = "lanes"
@@ -83,51 +78,22 @@ interface Reader {
   stored: Map<number, bigint>
 }
 
-/** Readers that live and are killed together; the next life loads its code meanwhile. */
-class Crew {
-  readonly readers: readonly Reader[]
-  readonly #options: KillOptions
-  #next: CrashChild
-  #life = 0
-
-  constructor(kinds: readonly ReaderKind[], options: KillOptions) {
-    this.readers = kinds.map((kind) => ({ kind, lives: [], stored: new Map() }))
-    this.#options = options
-    this.#next = this.#spawn()
+/** Readers that live and are killed together, in one process after the other. */
+function lineOf(crew: readonly Reader[], options: KillOptions): Line {
+  const { url, stream, random, cache, sessionTimeoutMs } = options
+  const names = crew.map(({ kind }) => kind.name)
+  const take = ([, name, partition, offset = "0", lane = "", counter]: string[]): void => {
+    const life = crew.find(({ kind }) => kind.name === name)?.lives.at(-1)
+    life?.handled.push({ lane, counter: Number(counter), partition: Number(partition), offset: BigInt(offset) })
   }
-
-  /** One life: from the start to the kill. */
-  async live(topic: Topic): Promise<void> {
-    const { random, sessionTimeoutMs } = this.#options
-    const longest = longestLifeMs + (this.readers.some(({ kind }) => kind.member) ? sessionTimeoutMs : 0)
-    const [reports, jitter] = [random.uint32() % (mostReports * this.readers.length), random.uint32() % jitterMs]
-    for (const { kind, lives } of this.readers) lives.push({ handled: [], before: await storedOf(topic, kind) })
-    const child = this.#next
-    child.go()
-    await child.atWork()
-    await child.reported(reports, longest)
-    await new Promise((resolve) => setTimeout(resolve, jitter))
-    await child.kill()
-    this.#life++
-    if (child.complaints !== "") throw new Error(`life ${this.#life}: ${child.complaints}`)
-    this.#next = this.#spawn()
-  }
-
-  async end(): Promise<void> {
-    await this.#next.kill()
-  }
-
-  #spawn(): CrashChild {
-    const { url, stream, cache, sessionTimeoutMs } = this.#options
-    const names = this.readers.map(({ kind }) => kind.name)
-    return new CrashChild("reader-child", [url, stream, topicName, names.join(), `${sessionTimeoutMs}`], {
-      cache,
-      take: ([, name, partition, offset = "0", lane = "", counter]) => {
-        const life = this.readers.find(({ kind }) => kind.name === name)?.lives.at(-1)
-        life?.handled.push({ lane, counter: Number(counter), partition: Number(partition), offset: BigInt(offset) })
-      },
-    })
-  }
+  return new Line({
+    random,
+    reports: { least: 0, most: mostReports * crew.length },
+    longestLifeMs: longestLifeMs + (crew.some(({ kind }) => kind.member) ? sessionTimeoutMs : 0),
+    jitterMs,
+    spawn: () =>
+      new CrashChild("reader-child", [url, stream, topicName, names.join(), `${sessionTimeoutMs}`], { cache, take }),
+  })
 }
 
 function problemsOf({ kind, lives, stored }: Reader, log: readonly Stored[]): string[] {

@@ -1,6 +1,7 @@
 import { MillraceError } from "@millrace/contract"
 import { deadLetter, type QueueConsumer } from "@millrace/core"
 import type { Chance } from "../chance.ts"
+import { closeProgram } from "../program-crew.ts"
 import type { Calls } from "../sim-calls.ts"
 import { streamName } from "../workload/world.ts"
 import type { QueueDesk } from "./queue-desk.ts"
@@ -93,17 +94,7 @@ export class QueueActor {
     if (how === "dispose" && consumer !== undefined) {
       await stage.calls.attempt(program, "dispose", () => Promise.resolve(consumer[Symbol.asyncDispose]()))
     }
-    await stage.calls.attempt(program, "close", () => program.client.close({ timeoutMs }))
-    await program.sleep(0)
-    if (!program.isAlive) return
-    if (program.clock.timers > 0) {
-      stage.desk.violate("nothing is left", `${program.clock.timers} timers of program ${program.id} are left`)
-    }
-    if (program.session.open > 0) {
-      stage.desk.violate("nothing is left", `${program.session.open} requests of program ${program.id} are left`)
-    }
-    program.kill()
-    stage.desk.note(program, "has ended")
+    await closeProgram(program, stage, timeoutMs)
   }
 
   async #open(): Promise<QueueConsumer | undefined> {

@@ -1,12 +1,10 @@
 import type { MillraceError, Settlement } from "@millrace/contract"
-import type { FaultyBackend } from "../backend/faulty-backend.ts"
 import type { FaultySession } from "../backend/faulty-session.ts"
 import type { PartitionLog } from "../backend/partition-log.ts"
 import type { QueueWatch } from "../backend/queue-watch.ts"
 import type { QueueToken, SimQueue } from "../backend/sim-queue.ts"
+import { ProgramDesk } from "../program-desk.ts"
 import { numberIn } from "../record-number.ts"
-import type { SimProgram } from "../sim-program.ts"
-import type { Trace } from "../trace.ts"
 import { type HeardDelivery, QueueLedger } from "./queue-ledger.ts"
 import type { QueuePlace, QueueProgram } from "./queue-program.ts"
 
@@ -20,34 +18,14 @@ export interface GivenMessage {
 const shortestMs = 0.001
 
 /** Compares three accounts of a queue: what its backend has decided, what the core has asked for, and what programs say. */
-export class QueueDesk implements QueueWatch {
+export class QueueDesk extends ProgramDesk implements QueueWatch {
   readonly programs: QueueProgram[] = []
-  readonly #trace: Trace
-  readonly #violate: (invariant: string, text: string) => void
   readonly #ledgers = new Map<SimQueue, QueueLedger>()
   /** All is well and nobody asks for a second time: nothing may come twice. */
   isCalm = false
   /** Nothing goes wrong, but for handlers. */
   isAlwaysWell = false
-  #backend: FaultyBackend | undefined
   #crashes = 0
-
-  constructor(trace: Trace, violate: (invariant: string, text: string) => void) {
-    this.#trace = trace
-    this.#violate = violate
-  }
-
-  attach(backend: FaultyBackend): void {
-    this.#backend = backend
-  }
-
-  note(program: SimProgram, text: string): void {
-    if (this.#trace.isOn) this.#trace.note(`p${program.id}`, text)
-  }
-
-  violate(invariant: string, text: string): void {
-    this.#violate(invariant, text)
-  }
 
   ledger(queue: SimQueue): QueueLedger {
     let ledger = this.#ledgers.get(queue)
@@ -68,12 +46,12 @@ export class QueueDesk implements QueueWatch {
 
   handedOut(session: FaultySession, queue: SimQueue, token: QueueToken): void {
     const item = this.ledger(queue).item(this.#numberOf(queue, token))
-    if (this.#trace.isOn) {
+    if (this.trace.isOn) {
       const to = this.#program(session)
-      this.#trace.note("backend", `hands ${nameOf(token)} to ${to === undefined ? "nobody" : `p${to.id}`}`)
+      this.trace.note("backend", `hands ${nameOf(token)} to ${to === undefined ? "nobody" : `p${to.id}`}`)
     }
-    if (item.isConfirmed) this.#violate("a confirmed ack is the end", `${nameOf(token)} is handed out again`)
-    else if (item.isAcked) this.#violate("an ack that counts is the end", `${nameOf(token)} is handed out again`)
+    if (item.isConfirmed) this.violate("a confirmed ack is the end", `${nameOf(token)} is handed out again`)
+    else if (item.isAcked) this.violate("an ack that counts is the end", `${nameOf(token)} is handed out again`)
   }
 
   heard(session: FaultySession, queue: SimQueue, token: QueueToken): void {
@@ -97,14 +75,14 @@ export class QueueDesk implements QueueWatch {
     const program = this.#program(session)
     if (program === undefined) return
     const token = settlement.token as QueueToken
-    if (this.#trace.isOn) {
+    if (this.trace.isOn) {
       const { verdict, delayMs } = settlement
       const how = `${confirm ? ", confirmed" : ""}${delayMs === undefined ? "" : `, after ${delayMs} ms`}`
       this.note(program, `asks for ${verdict} of ${nameOf(token)}${how}`)
     }
     const delivery = program.heard.get(`${queue.name}:${this.#numberOf(queue, token)}:${token.deliveries}`)
     if (delivery === undefined) {
-      this.#violate("only what was handed out is settled", `${nameOf(token)} was never handed to p${program.id}`)
+      this.violate("only what was handed out is settled", `${nameOf(token)} was never handed to p${program.id}`)
       return
     }
     if (settlement.verdict !== "inProgress") delivery.isAsked = true
@@ -115,8 +93,8 @@ export class QueueDesk implements QueueWatch {
 
   settled(session: FaultySession, queue: SimQueue, settlement: Settlement, counts: boolean): void {
     const token = settlement.token as QueueToken
-    if (this.#trace.isOn) {
-      this.#trace.note("backend", `${settlement.verdict} of ${nameOf(token)} ${counts ? "counts" : "does not count"}`)
+    if (this.trace.isOn) {
+      this.trace.note("backend", `${settlement.verdict} of ${nameOf(token)} ${counts ? "counts" : "does not count"}`)
     }
     if (!counts) return
     const delivery = this.#program(session)?.heard.get(
@@ -131,7 +109,7 @@ export class QueueDesk implements QueueWatch {
     if (program === undefined) return
     const token = settlement.token as QueueToken
     if (outcome === true) program.counted.add(`${settlement.verdict}:${keyOf(token)}`)
-    if (this.#trace.isOn) {
+    if (this.trace.isOn) {
       const told = typeof outcome === "boolean" ? String(outcome) : outcome.kind
       this.note(program, `hears of ${settlement.verdict} of ${nameOf(token)}: ${told}`)
     }
@@ -144,10 +122,10 @@ export class QueueDesk implements QueueWatch {
     const number = numberIn(message.payload)
     const delivery = program.heard.get(`${place.queue}:${number}:${message.deliveries}`)
     const text = `message ${number}, delivery ${message.deliveries}`
-    if (this.#trace.isOn) this.note(program, `gets ${text}`)
+    if (this.trace.isOn) this.note(program, `gets ${text}`)
     program.handedOut++
     if (delivery === undefined) {
-      this.#violate(
+      this.violate(
         "deliveries are counted exactly",
         `p${program.id} gets ${text}, which its backend has not handed out`,
       )
@@ -155,15 +133,15 @@ export class QueueDesk implements QueueWatch {
     }
     const { item, token } = delivery
     const queue = program.byToken.get(token) as SimQueue
-    if (delivery.isGiven) this.#violate("a delivery is given once", `p${program.id} gets ${text} again`)
+    if (delivery.isGiven) this.violate("a delivery is given once", `p${program.id} gets ${text} again`)
     delivery.isGiven = true
     this.#checkDeadline(program, queue, delivery)
     const { maxDeliver } = queue.spec
     if (maxDeliver !== undefined && token.deliveries > maxDeliver) {
-      this.#violate("no more deliveries than allowed", `p${program.id} gets ${text}, of ${maxDeliver}`)
+      this.violate("no more deliveries than allowed", `p${program.id} gets ${text}, of ${maxDeliver}`)
     }
     if (item.given > 0 && this.isCalm && !item.isExcused) {
-      this.#violate("nothing is done twice for no reason", `p${program.id} gets ${text}, which somebody had before`)
+      this.violate("nothing is done twice for no reason", `p${program.id} gets ${text}, which somebody had before`)
     }
     item.given++
     delivery.isInHand = true
@@ -178,7 +156,7 @@ export class QueueDesk implements QueueWatch {
       // What comes while it ends, nobody can give back any more.
       if (isGiven || isAsked || sinceMs >= program.endingMs) continue
       if (this.#nowMs > sinceMs + Math.min(...backoffMs)) continue
-      this.#violate("what nobody took is given back", `p${program.id} has ended with ${nameOf(token)}`)
+      this.violate("what nobody took is given back", `p${program.id} has ended with ${nameOf(token)}`)
       return
     }
   }
@@ -203,7 +181,7 @@ export class QueueDesk implements QueueWatch {
     const queue = program.byToken.get(token) as SimQueue
     if (queue.spec.ackPolicy === "none") return
     if (!program.counted.has(`ack:${keyOf(token)}`)) {
-      this.#violate("true means that it counts", `p${program.id} is told that the ack of ${nameOf(token)} counts`)
+      this.violate("true means that it counts", `p${program.id} is told that the ack of ${nameOf(token)} counts`)
     }
     // What is told may have been undone before it is heard.
     if (confirm || delivery.countedBefore === this.#crashes) item.isAcked = true
@@ -214,12 +192,12 @@ export class QueueDesk implements QueueWatch {
 
   #acking(program: QueueProgram, queue: SimQueue, { token, item, wish }: HeardDelivery): void {
     if (item.handled === 0 && wish !== "ack") {
-      this.#violate("nothing is acked before it is handled", `p${program.id} acks ${nameOf(token)}`)
+      this.violate("nothing is acked before it is handled", `p${program.id} acks ${nameOf(token)}`)
     }
     for (const other of queue.coveredBy(token)) {
       const covered = program.heard.get(`${queue.name}:${this.#numberOf(queue, other)}:${other.deliveries}`)
       if (covered === undefined || covered.item.handled > 0 || covered.wish === "ack") continue
-      this.#violate(
+      this.violate(
         "nothing is acked before it is handled",
         `p${program.id} acks ${nameOf(token)}, which covers ${nameOf(other)}`,
       )
@@ -233,18 +211,18 @@ export class QueueDesk implements QueueWatch {
     }
     const { maxDeliver } = queue.spec
     if (maxDeliver === undefined || token.deliveries < maxDeliver) {
-      this.#violate("what has deliveries left is not buried", `p${program.id} terminates ${nameOf(token)}`)
+      this.violate("what has deliveries left is not buried", `p${program.id} terminates ${nameOf(token)}`)
     }
     item.isBuried = true
     const { deadTopic } = program.place
     if (deadTopic === undefined || this.deadLetters(deadTopic).includes(item.number)) return
-    this.#violate("buried with its dead letter", `p${program.id} terminates ${nameOf(token)} without one`)
+    this.violate("buried with its dead letter", `p${program.id} terminates ${nameOf(token)} without one`)
   }
 
   #naking(program: QueueProgram, { item, isInHand, token, wish }: HeardDelivery): void {
     item.isExcused = true
     if (wish === "nak" || !isInHand || program.endsInHaste) return
-    this.#violate("what is in a handler is not given away", `p${program.id} naks ${nameOf(token)}`)
+    this.violate("what is in a handler is not given away", `p${program.id} naks ${nameOf(token)}`)
   }
 
   /** What its process can know: when it has heard of it, and when its wait began anew. */
@@ -252,7 +230,7 @@ export class QueueDesk implements QueueWatch {
     const waitMs = queue.waitMs(token.deliveries)
     const nowMs = this.#nowMs
     if (queue.spec.ackPolicy === "none" || nowMs < sinceMs + waitMs + shortestMs) return
-    this.#violate(
+    this.violate(
       "nothing is given after its deadline",
       `p${program.id} gets ${nameOf(token)} ${Math.round(nowMs - sinceMs)} ms after its wait began, of ${waitMs}`,
     )
@@ -260,7 +238,7 @@ export class QueueDesk implements QueueWatch {
 
   /** Numbers of the messages that lie in a dead-letter topic, or did before it was made again. */
   deadLetters(topic: string): readonly number[] {
-    const histories = this.#backend?.histories.filter((history) => history.topic === topic) ?? []
+    const histories = this.backend?.histories.filter((history) => history.topic === topic) ?? []
     return histories.flatMap(({ log }) => log.records.map(({ payload }) => numberIn(payload)))
   }
 
@@ -270,12 +248,12 @@ export class QueueDesk implements QueueWatch {
 
   /** Of the record of a delivery, also when its history is over. */
   #numberOf(_queue: SimQueue, { lineage, partition, offset }: QueueToken): number {
-    const history = this.#backend?.histories.find((one) => one.lineage === lineage && one.partition === partition)
+    const history = this.backend?.histories.find((one) => one.lineage === lineage && one.partition === partition)
     return numberAt(history?.log, offset)
   }
 
   get #nowMs(): number {
-    return this.#backend?.clock.monotonicMs() ?? 0
+    return this.backend?.clock.monotonicMs() ?? 0
   }
 }
 

@@ -175,10 +175,7 @@ export class ConsumerActor {
     if (failure === undefined && closing === undefined && program.owner.partition !== undefined) desk.ended(program)
     desk.note(program, "has ended")
     program.isAlive = false
-    if (program.clock.timers > 0)
-      desk.violate("nothing is left", `${program.clock.timers} timers of program ${program.id} are left`)
-    if (program.session.open > 0)
-      desk.violate("nothing is left", `${program.session.open} requests of program ${program.id} are left`)
+    for (const text of program.left) desk.violate("nothing is left", text)
   }
 
   #listener(): Partial<ConsumerEvents> {

@@ -15,7 +15,8 @@ import type { FaultyBackend } from "../backend/faulty-backend.ts"
 import type { FaultySession } from "../backend/faulty-session.ts"
 import type { ReadingWatch } from "../backend/reading-watch.ts"
 import type { History } from "../backend/sim-topic.ts"
-import type { Trace } from "../trace.ts"
+import { ProgramDesk } from "../program-desk.ts"
+import type { SimulationFrame } from "../simulation-frame.ts"
 import type { ReadingCheck, StoreFact } from "./facts.ts"
 import type { LaneView } from "./lane-view.ts"
 import { Ledger } from "./ledger.ts"
@@ -30,25 +31,16 @@ export interface Held {
 }
 
 /** Keeps the books of a simulation of consumers: who got what, what is handled, what is stored; and asks each check about each step. */
-export class ReadingDesk implements ReadingWatch {
-  readonly #trace: Trace
+export class ReadingDesk extends ProgramDesk implements ReadingWatch {
   readonly #checks: readonly ReadingCheck[]
-  readonly #violate: (invariant: string, text: string) => void
   readonly #programs = new Map<FaultySession, Program>()
   readonly #ledgers = new Map<string, Ledger>()
   readonly #histories = new Map<string, History>()
   #known = 0
-  #backend: FaultyBackend | undefined
 
-  constructor(trace: Trace, checks: readonly ReadingCheck[], violate: (invariant: string, text: string) => void) {
-    this.#trace = trace
+  constructor(frame: SimulationFrame, checks: readonly ReadingCheck[]) {
+    super(frame)
     this.#checks = checks
-    this.#violate = violate
-  }
-
-  /** To be told once, before anything happens. */
-  attach(backend: FaultyBackend): void {
-    this.#backend = backend
   }
 
   /** A program has begun. */
@@ -79,7 +71,7 @@ export class ReadingDesk implements ReadingWatch {
     const offset = Number(at)
     const history = this.#history(place, checkpoint.lineage)
     const ledger = this.ledger(program.owner, history)
-    if (this.#trace.isOn) this.note(program, `gets ${topic}/${partition}@${offset}`)
+    if (this.trace.isOn) this.note(program, `gets ${topic}/${partition}@${offset}`)
     for (const check of this.#checks) {
       this.#tell(check, check.handedOut?.({ program, lane, offset, history, ledger }))
     }
@@ -139,14 +131,6 @@ export class ReadingDesk implements ReadingWatch {
       const { owner } = program
       for (const check of this.#checks) this.#tell(check, check.ended?.({ program, owner, lane, stored }))
     }
-  }
-
-  note(program: Program, text: string): void {
-    if (this.#trace.isOn) this.#trace.note(`p${program.id}`, text)
-  }
-
-  violate(invariant: string, text: string): void {
-    this.#violate(invariant, text)
   }
 
   // ---- what the backend tells -------------------------------------------------------------------------------
@@ -227,12 +211,12 @@ export class ReadingDesk implements ReadingWatch {
   }
 
   claimed(claim: Claim, memberId: string): void {
-    if (this.#trace.isOn)
-      this.#trace.note("backend", `${claim.topic}/${claim.partition} is ${memberId}'s: ${claim.token}`)
+    if (this.trace.isOn)
+      this.trace.note("backend", `${claim.topic}/${claim.partition} is ${memberId}'s: ${claim.token}`)
   }
 
   unclaimed(claim: Claim, why: "released" | "lost"): void {
-    if (this.#trace.isOn) this.#trace.note("backend", `${claim.topic}/${claim.partition} is ${why}: ${claim.token}`)
+    if (this.trace.isOn) this.trace.note("backend", `${claim.topic}/${claim.partition} is ${why}: ${claim.token}`)
     if (why === "lost") return
     for (const program of this.#programs.values()) {
       const lane = program.lanes.get(placeKey(claim))
@@ -247,7 +231,7 @@ export class ReadingDesk implements ReadingWatch {
   polled(session: FaultySession, limits: ReadLimits, overlaps: boolean): void {
     const program = this.#programs.get(session)
     if (program === undefined) return
-    if (overlaps) this.#violate("one poll at a time", `program ${program.id} polls while a poll is under way`)
+    if (overlaps) this.violate("one poll at a time", `program ${program.id} polls while a poll is under way`)
     for (const check of this.#checks) this.#tell(check, check.polled?.({ program, limits }))
   }
 
@@ -256,7 +240,7 @@ export class ReadingDesk implements ReadingWatch {
     if (program === undefined) return
     for (const read of reads) {
       const how = read.error === undefined ? `to ${read.nextOffset}` : read.error.kind
-      if (this.#trace.isOn) this.note(program, `reads ${read.topic}/${read.partition}: ${how}`)
+      if (this.trace.isOn) this.note(program, `reads ${read.topic}/${read.partition}: ${how}`)
       if (read.error !== undefined) continue
       program.lane(read).readTo = Number(read.nextOffset)
     }
@@ -276,12 +260,12 @@ export class ReadingDesk implements ReadingWatch {
 
   /** The history of a partition that is not over. */
   present(place: TopicPartition): History | undefined {
-    const topic = this.#backend?.find(place)
+    const topic = this.backend?.find(place)
     return topic?.log(place.partition) === undefined ? undefined : this.#history(place, topic.description.lineage)
   }
 
   #history(place: TopicPartition, lineage: string): History {
-    const histories = this.#backend?.histories ?? []
+    const histories = this.backend?.histories ?? []
     for (; this.#known < histories.length; this.#known++) {
       const history = histories[this.#known] as History
       this.#histories.set(`${placeKey(history)} ${history.lineage}`, history)
@@ -290,7 +274,7 @@ export class ReadingDesk implements ReadingWatch {
   }
 
   #stored(owner: Owner, place: TopicPartition): number | undefined {
-    const backend = this.#backend as FaultyBackend
+    const backend = this.backend as FaultyBackend
     if (backend.find(place)?.log(place.partition) === undefined) return undefined
     return Number(backend.offsets.stored(owner.of, place)?.offset ?? 0n)
   }
@@ -306,7 +290,7 @@ export class ReadingDesk implements ReadingWatch {
     if (program === undefined || program.owner.of.name !== owner.name) return undefined
     const history = this.#history(entry, entry.lineage)
     if (history === undefined) {
-      this.#violate("stores name a history", `program ${program.id} stores for the history "${entry.lineage}"`)
+      this.violate("stores name a history", `program ${program.id} stores for the history "${entry.lineage}"`)
       return undefined
     }
     const lane = program.lanes.get(placeKey(entry))
@@ -314,6 +298,6 @@ export class ReadingDesk implements ReadingWatch {
   }
 
   #tell(check: ReadingCheck, breach: string | undefined): void {
-    if (breach !== undefined) this.#violate(check.name, breach)
+    if (breach !== undefined) this.violate(check.name, breach)
   }
 }

@@ -1,5 +1,6 @@
 import { MillraceError } from "@millrace/contract"
 import type { Chance } from "../chance.ts"
+import { closeProgram } from "../program-crew.ts"
 import type { Calls } from "../sim-calls.ts"
 import type { SimProgram } from "../sim-program.ts"
 import type { TransactionDesk } from "./transaction-desk.ts"
@@ -71,16 +72,6 @@ export abstract class TransactionActor {
     this.isOver = true
     stage.desk.note(program, `ends by ${how} within ${timeoutMs} ms`)
     if (how === "shutdown") for (const ending of this.#endings) await stage.calls.attempt(program, "shutdown", ending)
-    await stage.calls.attempt(program, "close", () => program.client.close({ timeoutMs }))
-    await program.sleep(0)
-    if (!program.isAlive) return
-    if (program.clock.timers > 0) {
-      stage.desk.violate("nothing is left", `${program.clock.timers} timers of program ${program.id} are left`)
-    }
-    if (program.session.open > 0) {
-      stage.desk.violate("nothing is left", `${program.session.open} requests of program ${program.id} are left`)
-    }
-    program.kill()
-    stage.desk.note(program, "has ended")
+    await closeProgram(program, stage, timeoutMs)
   }
 }

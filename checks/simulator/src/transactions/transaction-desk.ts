@@ -3,9 +3,8 @@ import { deadLetterBlock } from "@millrace/core"
 import type { FaultyBackend } from "../backend/faulty-backend.ts"
 import type { SimBatch } from "../backend/sim-batch.ts"
 import type { SimTransaction, TransactionWatch } from "../backend/transaction-watch.ts"
+import { ProgramDesk } from "../program-desk.ts"
 import { numberIn } from "../record-number.ts"
-import type { SimProgram } from "../sim-program.ts"
-import type { Trace } from "../trace.ts"
 import { streamName } from "../workload/world.ts"
 import { KeptTokens } from "./kept-tokens.ts"
 import { TransactionFact } from "./transaction-facts.ts"
@@ -18,34 +17,14 @@ export interface OutputRule {
 }
 
 /** Compares what programs were told of their transactions with what the backend has done. */
-export class TransactionDesk implements TransactionWatch {
+export class TransactionDesk extends ProgramDesk implements TransactionWatch {
   readonly facts: TransactionFact[] = []
   readonly kept: KeptTokens = new KeptTokens()
   /** What is to come of the inputs of a group, by its name. */
   readonly rules: Map<string, readonly OutputRule[]> = new Map()
-  readonly #trace: Trace
-  readonly #violate: (invariant: string, text: string) => void
   /** How far each owner has stored its progress, by owner, partition and history. */
   readonly #progress = new Map<string, number>()
-  #backend: FaultyBackend | undefined
   committed = 0
-
-  constructor(trace: Trace, violate: (invariant: string, text: string) => void) {
-    this.#trace = trace
-    this.#violate = violate
-  }
-
-  attach(backend: FaultyBackend): void {
-    this.#backend = backend
-  }
-
-  note(program: SimProgram, text: string): void {
-    if (this.#trace.isOn) this.#trace.note(`p${program.id}`, text)
-  }
-
-  violate(invariant: string, text: string): void {
-    this.#violate(invariant, text)
-  }
 
   fact(transactionalId: string): TransactionFact {
     const fact = new TransactionFact(this.facts.length, transactionalId)
@@ -66,7 +45,7 @@ export class TransactionDesk implements TransactionWatch {
   committing(transaction: SimTransaction): void {
     this.committed++
     const offsets = transaction.offsets.flatMap(({ owner, entries }) => entries.map((entry) => ({ owner, entry })))
-    if (this.#trace.isOn) {
+    if (this.trace.isOn) {
       const records = transaction.staged.flatMap(({ content }) => content.map(({ payload }) => numberIn(payload)))
       const stored = offsets.map(({ entry }) => `${entry.topic}/${entry.partition} to ${entry.offset}`)
       this.#tell(transaction, `is committed: records ${records.join(" ")}; ${stored.join(", ")}`)
@@ -83,9 +62,8 @@ export class TransactionDesk implements TransactionWatch {
     const rules = this.rules.get(owner.name)
     if (rules === undefined) return
     const { topic, partition } = entry
-    if (this.#trace.isOn)
-      this.#trace.note("backend", `stores ${entry.offset} of ${topic}/${partition} for ${owner.name}`)
-    const log = this.#backend?.find({ stream: streamName, topic })?.log(partition)
+    if (this.trace.isOn) this.trace.note("backend", `stores ${entry.offset} of ${topic}/${partition} for ${owner.name}`)
+    const log = this.backend?.find({ stream: streamName, topic })?.log(partition)
     const from = this.#progress.get(progressKey(owner, entry)) ?? 0
     this.#progress.set(progressKey(owner, entry), Number(entry.offset))
     if (Number(entry.offset) < from) this.#goesBack(owner, entry, from)
@@ -105,7 +83,7 @@ export class TransactionDesk implements TransactionWatch {
   }
 
   refused(transactionalId: string, error: Error): void {
-    if (this.#trace.isOn) this.#trace.note("backend", `refuses ${transactionalId}: ${error.message}`)
+    if (this.trace.isOn) this.trace.note("backend", `refuses ${transactionalId}: ${error.message}`)
   }
 
   // ---- checks ----
@@ -113,7 +91,7 @@ export class TransactionDesk implements TransactionWatch {
   /** Everything that was told of transactions holds against the log. To be called at the end. */
   check(): void {
     const times = new Map<number, number>()
-    for (const { log } of this.#backend?.histories ?? []) {
+    for (const { log } of this.backend?.histories ?? []) {
       for (const { payload } of log.records) {
         const number = numberIn(payload)
         times.set(number, (times.get(number) ?? 0) + 1)
@@ -164,7 +142,7 @@ export class TransactionDesk implements TransactionWatch {
   }
 
   #checkEntry({ owner, rule, outputs, entry, isUnread }: EntryCheck): void {
-    const backend = this.#backend as FaultyBackend
+    const backend = this.backend as FaultyBackend
     const { topic, partition } = entry
     const log = backend.find({ stream: streamName, topic })?.log(partition)
     const stored = backend.offsets.peek(owner, entry)
@@ -192,7 +170,7 @@ export class TransactionDesk implements TransactionWatch {
   }
 
   #tell({ transactionalId, number }: SimTransaction, text: string): void {
-    if (this.#trace.isOn) this.#trace.note("backend", `transaction ${number} of ${transactionalId} ${text}`)
+    if (this.trace.isOn) this.trace.note("backend", `transaction ${number} of ${transactionalId} ${text}`)
   }
 }
 

@@ -3,17 +3,13 @@
  * trace the disk is rebuilt as a crash may have left it, opened, and compared with what the program had been told by then.
  */
 import assert from "node:assert/strict"
-import { join } from "node:path"
 import test from "node:test"
-import { MillraceError, type Position } from "@millrace/contract"
-import { seededRandom } from "@millrace/runtime"
-import { DiskModel, type Fate, fates } from "./disk-model.ts"
+import type { Position } from "@millrace/contract"
+import { assertKept, assertLost, type Broken, crash } from "./crash-images.ts"
 import { checkSound, Ledger } from "./ledger.ts"
 import { long, meets } from "./needs.ts"
-import type { TraceEvent } from "./strace-trace.ts"
 import { openThreadSession } from "./thread-session.ts"
-import { type Trace, traceProgram, withoutFileSyncs, writeImage } from "./traced-program.ts"
-import { trialDirectory } from "./trial-directory.ts"
+import { type Trace, traceProgram, withoutFileSyncs } from "./traced-program.ts"
 import { appendTrialBatch, ensureTopic, readPartition, verify } from "./trial-log.ts"
 
 const images = long ? 3_000 : 150
@@ -61,50 +57,29 @@ async function checkImage(directory: string, told: Told): Promise<void> {
   assert.deepEqual([report.ok, report.problems], [true, []])
 }
 
-/** A crash after which a promise was broken. */
-interface Broken {
-  readonly fate: Fate
-  readonly at: number
-  /** Records that had been confirmed by then. */
-  readonly confirmed: number
-  readonly error: unknown
-}
-
-/** Crashes at `count` moments in order, half of them right behind a confirmation; answers what went wrong. */
-async function crash(t: test.TestContext, trace: Trace, count: number, seed: number): Promise<Broken[]> {
-  const random = seededRandom(seed)
-  const directory = join(trialDirectory(t, { inMemory: true }), "image")
-  const moments = Array.from({ length: count }, (_, index) => {
-    const at = random.uint32() % trace.events.length
-    const mark = trace.events.findIndex(({ kind }, event) => kind === "mark" && event >= at)
-    return index % 2 === 0 && mark !== -1 ? mark + 1 : at
-  }).sort((a, b) => a - b)
-  const model = new DiskModel([trace.parent])
+function crashAt(
+  t: test.TestContext,
+  trace: Trace,
+  { count, seed }: { count: number; seed: number },
+): Promise<Broken[]> {
   const told: Told = { synced: new Ledger(), limited: new Ledger(), offsets: new Map() }
-  const failed: Broken[] = []
-  let applied = 0
-  for (const [index, at] of moments.entries()) {
-    for (; applied < at; applied += 1) {
-      const event = trace.events[applied] as TraceEvent
-      if (event.kind === "mark") hear(told, event.text)
-      model.apply(event)
-    }
-    const fate = fates[index % fates.length] as Fate
-    writeImage(directory, trace, model.image(fate, random))
-    await checkImage(directory, told).catch((error: unknown) =>
-      failed.push({ fate, at, error, confirmed: told.synced.records }),
-    )
-  }
-  return failed
+  return crash(t, {
+    trace,
+    count,
+    seed,
+    hear: (mark) => hear(told, mark),
+    check: (directory) => checkImage(directory, told),
+  })
 }
 
-/** What is lost shows as such, or as a store that says that it is damaged. */
-function assertRed(t: test.TestContext, failed: readonly Broken[]): void {
-  const red = failed.filter(({ confirmed, error }) => {
-    return confirmed > 0 && (error instanceof assert.AssertionError || error instanceof MillraceError)
-  })
-  t.diagnostic(`${red.length} images had lost something that was confirmed`)
-  assert.ok(red.length > 0, "nothing was lost without the syncs: the check proves nothing")
+/** Before the first confirmation there is nothing to lose. */
+function assertConfirmedLost(t: test.TestContext, trace: Trace, broken: readonly Broken[]): void {
+  const confirmed = trace.events.findIndex((event) => event.kind === "mark" && event.text.trim().startsWith("synced "))
+  assert.ok(confirmed !== -1, "nothing was confirmed: the check proves nothing")
+  assertLost(
+    t,
+    broken.filter(({ at }) => at > confirmed),
+  )
 }
 
 test(`after a crash at any of ${images} moments, all that was confirmed as synced is there`, async (t) => {
@@ -117,17 +92,17 @@ test(`after a crash at any of ${images} moments, all that was confirmed as synce
   assert.ok(marks > 50 && syncs > 30 && segments > 1, "the trace is too poor to prove anything")
 
   await t.test("with the syncs that were made", async (u) => {
-    for (const { fate, at, error } of await crash(u, trace, images, 1)) {
-      throw new Error(`a crash at event ${at} of ${trace.events.length}, unsynced writes: ${fate}`, { cause: error })
-    }
+    assertKept(trace, await crashAt(u, trace, { count: images, seed: 1 }))
   })
 
   await t.test("and with the syncs taken out of the trace the check goes red", async (u) => {
-    assertRed(u, await crash(u, withoutFileSyncs(trace), 20, 2))
+    const unsynced = withoutFileSyncs(trace)
+    assertConfirmedLost(u, unsynced, await crashAt(u, unsynced, { count: 20, seed: 2 }))
   })
 })
 
 test("with the syncs taken out of the program the check goes red", async (t) => {
   if (!meets(t, "strace")) return
-  assertRed(t, await crash(t, await traceProgram(t, "traced", ["3", "40", "without"]), 20, 3))
+  const trace = await traceProgram(t, "traced", ["3", "40", "without"])
+  assertConfirmedLost(t, trace, await crashAt(t, trace, { count: 20, seed: 3 }))
 })
