@@ -86,6 +86,7 @@ export interface QueueSession {
   pull(limits: QueuePullLimits): Promise<QueueDelivery[]>
   /**
    * One outcome a settlement, in order. `true`: it counts. `false`: the message was settled before, or it is another delivery's by now.
+   * Of a record that was trimmed or has expired meanwhile either may be answered.
    * With `confirm` the answer comes once that has the durability of the topic's offsets; without, a crash of the machine may undo it.
    * @throws NotFoundError when the queue or the topic is gone
    */

@@ -149,7 +149,8 @@ export function queueEndsChapter(rig: ClientRig): void {
           await settlesWithin("the handling", handled).catch((error: unknown) => {
             assert.ok(error instanceof ClosedError || (error as Error).name === "TimeoutError", String(error))
           })
-          assert.deepEqual(seen, ["a"])
+          // Which one: a message that took half of its wait to come is given back.
+          assert.equal(seen.length, 1)
           if (rig.under.isolated !== undefined) return
           const queue = rig.through(await neighbour(rig), topic).queue("work")
           await using next = await queue.consumer()

@@ -88,14 +88,15 @@ export class QueueModel {
     }
   }
 
-  /** What settling a message must answer, done here too. */
+  /** What settling a message must answer, done here too; either, when its record is gone. */
   settle(
     message: Pulled,
     verdict: "ack" | "nak" | "inProgress" | "terminate",
     how: { readonly delayMs: number; readonly clocks: readonly number[] },
-  ): boolean {
+  ): boolean | "either" {
     const { partition, offset, lease } = message
-    const { open } = this.#at(partition)
+    const { open, first } = this.#at(partition)
+    if (offset < first) return "either"
     const known = open.get(offset)
     if (known === undefined || known.lease !== lease) return false
     if (verdict === "nak") open.set(offset, { ...known, lease: 0, waitMs: how.delayMs, since: [...how.clocks] })
