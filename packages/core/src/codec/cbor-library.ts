@@ -1,6 +1,6 @@
 /** What the CBOR codec uses of `cborg`, with what it adds: strict UTF-8, dates and bignums. */
 import { isUtf8 } from "node:buffer"
-import { DecodeError } from "@millrace/contract"
+import { DecodeError, InvalidError } from "@millrace/contract"
 import { loadLibrary } from "./library.ts"
 import { plainView, utf8TextWithMark } from "./utf8.ts"
 
@@ -48,7 +48,7 @@ function build(cborg: Cborg): CborLibrary {
     ignoreUndefinedProperties: true,
     mapSorter: undefined,
     typeEncoders: {
-      Date: (date: Date) => [new Token(Type.tag, epochTag), new Token(Type.float, date.getTime() / 1000)],
+      Date: (date: Date) => [new Token(Type.tag, epochTag), new Token(Type.float, epochSeconds(date))],
       bigint: (value: bigint) => bignum(value),
     },
   }
@@ -123,6 +123,14 @@ tags[epochTag] = (content) => {
 }
 tags[positiveTag] = (content) => numeral(unsigned(content()))
 tags[negativeTag] = (content) => numeral(-1n - unsigned(content()))
+
+/** Beyond the year 140,000 the fraction of a double is too coarse for some milliseconds. */
+function epochSeconds(date: Date): number {
+  const ms = date.getTime()
+  const seconds = ms / 1000
+  if (Math.round(seconds * 1000) === ms) return seconds
+  throw new InvalidError(`CBOR has no form for ${date.toISOString()}: its milliseconds are lost in an epoch time`)
+}
 
 function validDate(date: Date): Date {
   if (Number.isNaN(date.getTime())) throw new DecodeError("a date is out of range")

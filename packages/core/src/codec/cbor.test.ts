@@ -120,8 +120,28 @@ describe("the examples of the specification", () => {
 })
 
 test("every plain value comes back", () => {
-  const values = plainValue({ bytes: true, dates: true, bigints: { min: -(2n ** 80n), max: 2n ** 80n } })
+  const values = plainValue({ bytes: true, dates: 4e15, bigints: { min: -(2n ** 80n), max: 2n ** 80n } })
   fc.assert(fc.property(values, (value) => assert.deepStrictEqual(codec.decode(codec.encode(value)), value)))
+})
+
+test("a date is exact or refused", () => {
+  const anyDate = fc.date({ noInvalidDate: true })
+  const coarse = new Date("+143817-09-18T13:33:58.105Z")
+  assert.throws(
+    () => codec.encode(coarse),
+    (error) => error instanceof InvalidError && /143817/.test(error.message),
+  )
+  fc.assert(
+    fc.property(anyDate, (date) => {
+      let payload: Uint8Array
+      try {
+        payload = codec.encode(date)
+      } catch (error) {
+        return error instanceof InvalidError && Math.abs(date.getTime()) > 4e15
+      }
+      return (codec.decode(payload) as Date).getTime() === date.getTime()
+    }),
+  )
 })
 
 describe("what is refused", () => {

@@ -5,7 +5,8 @@ import fc from "fast-check"
 export interface PlainValueOptions {
   readonly keys?: fc.Arbitrary<string>
   readonly bytes?: boolean
-  readonly dates?: boolean
+  /** True: any; a number: within so many ms of 1970. */
+  readonly dates?: boolean | number
   readonly bigints?: { readonly min: bigint; readonly max: bigint }
 }
 
@@ -23,7 +24,10 @@ export function plainValue({ keys = key, bytes, dates, bigints }: PlainValueOpti
     fc.double({ noNaN: true, noDefaultInfinity: true }).map((number) => (number === 0 ? 0 : number)),
   ]
   if (bytes === true) leaves.push(fc.uint8Array({ maxLength: 40 }))
-  if (dates === true) leaves.push(fc.date({ noInvalidDate: true }))
+  if (dates !== undefined && dates !== false) {
+    const mostMs = dates === true ? 8.64e15 : dates
+    leaves.push(fc.date({ noInvalidDate: true, min: new Date(-mostMs), max: new Date(mostMs) }))
+  }
   if (bigints !== undefined) {
     const { min, max } = bigints
     leaves.push(fc.oneof(fc.bigInt({ min, max: -(2n ** 53n) - 1n }), fc.bigInt({ min: 2n ** 53n + 1n, max })))
