@@ -1,13 +1,8 @@
 /** Removing what nothing refers to any more, in steps so small that nobody waits for them, also after a crash. */
 import { batchesPerPartition } from "./schema.ts"
 import { hasStagedGarbage, sweepStaged } from "./staged-sweep.ts"
+import { removeBatches, type SweepBudget } from "./sweep-step.ts"
 import type { Transaction } from "./transaction.ts"
-
-/** How much one step removes at most. Bytes count for batches inside SQLite, whose pages must all be looked at to be freed. */
-export interface SweepBudget {
-  readonly rows: number
-  readonly inlineBytes: number
-}
 
 /** Beside an append of so many bytes: more than it adds, so that garbage goes faster than it comes. */
 export function sweptBesideAppends(appendedBytes: number): SweepBudget {
@@ -49,7 +44,11 @@ function sweepLog(transaction: Transaction, budget: SweepBudget): boolean {
     const next = transaction.statement("SELECT low, high, partition FROM garbage ORDER BY low LIMIT 1").get()
     if (next === undefined) return false
     const low = next.low as bigint
-    const removed = removeBatches(transaction, { low, high: next.high as bigint, budget: { rows, inlineBytes } })
+    const removed = removeBatches(transaction, "batch", {
+      low,
+      high: next.high as bigint,
+      budget: { rows, inlineBytes },
+    })
     rows -= removed.rows
     inlineBytes -= removed.inlineBytes
     if (!removed.all) return true
@@ -61,29 +60,6 @@ function sweepLog(transaction: Transaction, budget: SweepBudget): boolean {
     if (rows > 0) transaction.statement("DELETE FROM garbage WHERE low = ?").run(low)
   }
   return true
-}
-
-function removeBatches(
-  transaction: Transaction,
-  { low, high, budget }: { readonly low: bigint; readonly high: bigint; readonly budget: SweepBudget },
-): SweepBudget & { readonly all: boolean } {
-  const found = transaction
-    .statement("SELECT id, segment, length FROM batch WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?")
-    .all(low, high, budget.rows)
-  const freed = new Map<bigint, number>()
-  let rows = 0
-  let inlineBytes = 0
-  for (const row of found) {
-    if (inlineBytes >= budget.inlineBytes) break
-    const segment = row.segment as bigint | null
-    if (segment === null) inlineBytes += Number(row.length)
-    else freed.set(segment, (freed.get(segment) ?? 0) + Number(row.length))
-    rows++
-  }
-  const last = found[rows - 1]?.id
-  if (last !== undefined) transaction.statement("DELETE FROM batch WHERE id BETWEEN ? AND ?").run(low, last)
-  for (const [segment, bytes] of freed) transaction.segments.drop(transaction, segment, bytes)
-  return { rows, inlineBytes, all: rows === found.length && rows < budget.rows }
 }
 
 /** Rows of a partition in the tables beside `batch`. Answers the most that one table lost. */
