@@ -51,9 +51,17 @@ export async function attempt<T>(clock: Clock, settings: AttemptSettings, work: 
 /** The last failure, as far as it is the truth about the attempts before. */
 function truthful({ isCertain }: Attempt<unknown>, error: unknown): unknown {
   if (isCertain === undefined || !(error instanceof MillraceError)) return error
-  if (error.outcome === "unknown" || isCertain(error)) return error
+  return isCertain(error) ? error : mayHaveHappened(error)
+}
+
+/**
+ * The error of what an earlier attempt may have done: its outcome is unknown.
+ * @param what What that attempt may have done, in words.
+ */
+export function mayHaveHappened(error: MillraceError, what: string = "done it"): MillraceError {
+  if (error.outcome === "unknown") return error
   const { kind, message, retryable, context } = error
-  const text = `${message} (an earlier attempt may have done it)`
+  const text = `${message} (an earlier attempt may have ${what})`
   return new MillraceError(kind, text, { retryable, outcome: "unknown", context, cause: error })
 }
 

@@ -115,3 +115,13 @@ export function shown(value: unknown): string {
   if (Array.isArray(value)) return `an array of ${value.length}`
   return `an object (${Object.getPrototypeOf(value)?.constructor?.name ?? "without prototype"})`
 }
+
+/** Those of some options that were given, to be handed on to what takes them. */
+export function pickOptions<T extends object>(from: object, keys: readonly (keyof T & string)[]): Partial<T> {
+  const own: Partial<T> = {}
+  for (const key of keys) {
+    const value = (from as Partial<T>)[key]
+    if (value !== undefined) own[key] = value
+  }
+  return own
+}

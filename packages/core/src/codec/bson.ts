@@ -1,6 +1,6 @@
 import { DecodeError, InvalidError } from "@millrace/contract"
 import { shown } from "../client/options.ts"
-import { type Check, checker, unchecked } from "./check.ts"
+import { type Check, checker, checkOrNone } from "./check.ts"
 import type { Codec } from "./codec.ts"
 import { encodeFailure } from "./failure.ts"
 import { loadLibrary } from "./library.ts"
@@ -88,7 +88,7 @@ export class Bson<T> implements Codec<T> {
 export function bson(): Bson<unknown>
 export function bson<T>(decode: Check<T>): Bson<T>
 export function bson<T>(decode?: Check<T>): Bson<T> {
-  return new Bson(decode === undefined ? (unchecked as (value: unknown) => T) : decode)
+  return new Bson(checkOrNone(decode))
 }
 
 /** Documents of this size may have been cut off. */

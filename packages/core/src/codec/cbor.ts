@@ -1,5 +1,5 @@
 import { type CborLibrary, cborLibrary } from "./cbor-library.ts"
-import { type Check, checker, unchecked } from "./check.ts"
+import { type Check, checker, checkOrNone } from "./check.ts"
 import type { Codec } from "./codec.ts"
 import { encodeFailure } from "./failure.ts"
 import { type MapOptions, mapsOption } from "./map-options.ts"
@@ -50,7 +50,7 @@ export class Cbor<T> implements Codec<T> {
 export function cbor(): Cbor<unknown>
 export function cbor<T>(decode: Check<T>, options?: MapOptions): Cbor<T>
 export function cbor<T>(decode?: Check<T>, options?: MapOptions): Cbor<T> {
-  return new Cbor(decode === undefined ? (unchecked as (value: unknown) => T) : decode, options)
+  return new Cbor(checkOrNone(decode), options)
 }
 
 /** 2^4096: more than any protocol sends, and still quick to print and to parse. */

@@ -24,3 +24,8 @@ export function checker<T>(owner: string, check: Check<T>): (value: unknown) => 
 export function unchecked(value: unknown): unknown {
   return value
 }
+
+/** A check that may be left out, by callers whose types make that an `unknown`. */
+export function checkOrNone<T>(check: Check<T> | undefined): Check<T> {
+  return check === undefined ? (unchecked as (value: unknown) => T) : check
+}

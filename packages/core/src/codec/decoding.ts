@@ -1,4 +1,5 @@
 import { DecodeError } from "@millrace/contract"
+import { isThenable } from "../handler/observed.ts"
 import type { Codec, CodecRecord } from "./codec.ts"
 
 /**
@@ -14,9 +15,7 @@ export function decodePayload<T>(codec: Codec<T>, payload: Uint8Array, record?: 
  * @throws DecodeError for anything with a `then` method
  */
 export function settled<T>(value: T): T {
-  if (typeof value !== "object" || value === null) return value
-  const { then } = value as { readonly then?: unknown }
-  if (typeof then !== "function") return value
+  if (typeof value !== "object" || !isThenable(value)) return value
   // The answer is not wanted any more, and its failure is nobody's.
   Promise.resolve(value).catch(() => {})
   throw new DecodeError("its decode answers with a promise, and must answer at once")

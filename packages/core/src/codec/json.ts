@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer"
 import { InvalidError } from "@millrace/contract"
 import { OptionReader } from "../client/options.ts"
-import { type Check, checker, unchecked } from "./check.ts"
+import { type Check, checker, checkOrNone } from "./check.ts"
 import type { Codec } from "./codec.ts"
 import { parseExactJson, wideInteger } from "./json-digits.ts"
 import { checkPlain, type PlainRules } from "./plain-values.ts"
@@ -60,7 +60,7 @@ export class Json<T> implements Codec<T> {
 export function json(): Json<unknown>
 export function json<T>(decode: Check<T>, options?: JsonOptions): Json<T>
 export function json<T>(decode?: Check<T>, options?: JsonOptions): Json<T> {
-  return new Json(decode === undefined ? (unchecked as (value: unknown) => T) : decode, options)
+  return new Json(checkOrNone(decode), options)
 }
 
 /** A value as JSON text in UTF-8: `encode` of every codec and builder that writes JSON. @throws as `Json.encode` */

@@ -1,4 +1,4 @@
-import { type Check, checker, unchecked } from "./check.ts"
+import { type Check, checker, checkOrNone } from "./check.ts"
 import type { Codec } from "./codec.ts"
 import { encodeFailure } from "./failure.ts"
 import { loadLibrary } from "./library.ts"
@@ -60,7 +60,7 @@ export class Msgpack<T> implements Codec<T> {
 export function msgpack(): Msgpack<unknown>
 export function msgpack<T>(decode: Check<T>, options?: MapOptions): Msgpack<T>
 export function msgpack<T>(decode?: Check<T>, options?: MapOptions): Msgpack<T> {
-  return new Msgpack(decode === undefined ? (unchecked as (value: unknown) => T) : decode, options)
+  return new Msgpack(checkOrNone(decode), options)
 }
 
 const packers = new Map<"object" | "map", Packer>()

@@ -3,6 +3,7 @@
  * decoded values. https://standardschema.dev
  */
 import { InvalidError } from "@millrace/contract"
+import { isThenable } from "../handler/observed.ts"
 
 export interface StandardSchema<T> {
   readonly "~standard": {
@@ -39,10 +40,6 @@ export function validate<T>(schema: StandardSchema<T>, value: unknown): T {
   if (result.issues === undefined) return result.value
   const issues = result.issues.map(({ message, path }) => (path?.length ? `${pathText(path)}: ${message}` : message))
   throw new InvalidError(`the value does not fit the schema (${vendor}): ${issues.join("; ")}`)
-}
-
-function isThenable(result: object): result is PromiseLike<unknown> {
-  return typeof (result as { readonly then?: unknown }).then === "function"
 }
 
 function pathText(path: readonly unknown[]): string {

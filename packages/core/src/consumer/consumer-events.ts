@@ -1,4 +1,5 @@
 import { type DecodeError, MillraceError, type TopicPartition } from "@millrace/contract"
+import { isThenable } from "../handler/observed.ts"
 
 /** What a consumer tells of its partitions (`consumer.on`). Called in order, while nothing is being handed out. */
 export interface ConsumerEvents {
@@ -182,7 +183,3 @@ interface Entry {
 type Unheard =
   | { readonly event: "skipped"; readonly value: Skip }
   | { readonly event: "sourceChanged"; readonly value: SourceChange }
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof (value as PromiseLike<unknown> | undefined)?.then === "function"
-}

@@ -1,5 +1,6 @@
-import { CancelledError, ClosedError, TimeoutError } from "@millrace/contract"
+import { ClosedError, TimeoutError } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
+import { signalFired } from "../client/signal-fired.ts"
 import type { BatchMessage } from "../record/message.ts"
 import type { MessageBatch } from "../record/message-batch.ts"
 import type { HandOver } from "./hand-over.ts"
@@ -70,7 +71,7 @@ export function nextWithinOf<T>(
   limit: { readonly what: string; readonly timeoutMs?: number; readonly signal?: AbortSignal | undefined },
 ): Promise<T> {
   const { what, timeoutMs, signal } = limit
-  if (signal?.aborted) return Promise.reject(cancelled(what, signal))
+  if (signal?.aborted) return Promise.reject(signalFired(what, signal))
   let value: T | undefined
   try {
     value = taker.take()
@@ -89,7 +90,7 @@ export function nextWithinOf<T>(
       reject(error)
     }
     const abort = (): void => {
-      if (leave()) fail(cancelled(what, signal))
+      if (leave()) fail(signalFired(what, signal))
     }
     const expire = (): void => {
       if (leave()) fail(new TimeoutError(`${what}: no message within ${timeoutMs} ms`, { outcome: "rejected" }))
@@ -133,7 +134,7 @@ export class ConsumerIterator<T> implements AsyncIterator<T, undefined> {
     if (signal?.aborted) {
       // Asking for the next one says that the last one is handled, whatever the answer.
       this.#taker.handOver.acknowledge()
-      return Promise.reject(cancelled(this.#what, signal))
+      return Promise.reject(signalFired(this.#what, signal))
     }
     return nextOf(this.#taker, this.#wait)
   }
@@ -162,7 +163,7 @@ export class ConsumerIterator<T> implements AsyncIterator<T, undefined> {
         reject(error)
       }
       const abort = (): void => {
-        if (leave()) fail(cancelled(this.#what, signal))
+        if (leave()) fail(signalFired(this.#what, signal))
       }
       const end = (): void => {
         if (leave()) finish()
@@ -210,8 +211,4 @@ function queue<T>(
 
 function ended(): IteratorReturnResult<undefined> {
   return { done: true, value: undefined }
-}
-
-function cancelled(what: string, signal: AbortSignal | undefined): CancelledError {
-  return new CancelledError(`${what}: the signal fired`, { cause: signal?.reason })
 }

@@ -1,6 +1,5 @@
 import {
   BufferFullError,
-  CancelledError,
   ClosedError,
   HistoryChangedError,
   InvalidError,
@@ -12,6 +11,7 @@ import type { Clock } from "@millrace/runtime"
 import type { ClientContext } from "../client/context.ts"
 import { topicText } from "../client/names.ts"
 import { longestDurationMs, shown } from "../client/options.ts"
+import { signalFired } from "../client/signal-fired.ts"
 import type { Lag } from "../consumer/consumer.ts"
 import type { ConsumerEvents } from "../consumer/consumer-events.ts"
 import type { LogConsumer } from "../consumer/log-consumer.ts"
@@ -243,7 +243,7 @@ class GroupPageReader implements GroupReader, FeedUser {
 
   /** `undefined` when no page came in time. Neither a timer nor a listener stays behind. */
   #within(timeoutMs: number, signal: AbortSignal | undefined): Promise<MatchedPage | undefined> {
-    if (signal?.aborted) return Promise.reject(this.#cancelled(signal))
+    if (signal?.aborted) return Promise.reject(signalFired(this.#what, signal))
     return new Promise((resolve, reject) => {
       const settle = (answer: () => void): void => {
         timer.cancel()
@@ -261,7 +261,7 @@ class GroupPageReader implements GroupReader, FeedUser {
         this.#waiters.splice(index, 1)
         settle(answer)
       }
-      const abort = (): void => leave(() => reject(this.#cancelled(signal as AbortSignal)))
+      const abort = (): void => leave(() => reject(signalFired(this.#what, signal as AbortSignal)))
       const timer = this.#clock.setTimer(timeoutMs, () => leave(() => resolve(undefined)))
       signal?.addEventListener("abort", abort, { once: true })
       this.#wait(waiter)
@@ -332,9 +332,5 @@ class GroupPageReader implements GroupReader, FeedUser {
     return new BufferFullError(
       `${this.#what}: ${unackedPages} pages were handed out and are not acknowledged in full, which is the most (unackedPages): acknowledge some first`,
     )
-  }
-
-  #cancelled(signal: AbortSignal): CancelledError {
-    return new CancelledError(`${this.#what}: the signal fired`, { cause: signal.reason })
   }
 }

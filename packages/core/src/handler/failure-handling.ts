@@ -6,6 +6,7 @@ import type { Burial, DeadContent } from "./dead-letter-record.ts"
 import type { DeadLetterSender } from "./dead-letter-sender.ts"
 import type { FailurePlace } from "./handler-failure.ts"
 import type { FeedLane } from "./message-feed.ts"
+import { tellObserved } from "./observed.ts"
 import type { RunSettings } from "./run-options.ts"
 import type { LaneBacklog } from "./run-schedule.ts"
 import type { Task } from "./task.ts"
@@ -54,15 +55,10 @@ export class FailureHandling {
 
   /** Tells `onError`; false when that itself failed, which ends the run. */
   reported(error: MillraceError, next: NextStep): boolean {
-    try {
-      // It may be async though its type says void: its rejection is observed all the same.
-      const answer = this.#settings.onError?.(error, next) as unknown
-      if (answer instanceof Promise) answer.catch((thrown) => this.#host.fail(thrown))
-      return true
-    } catch (thrown) {
-      this.#host.fail(thrown)
-      return false
-    }
+    return tellObserved(
+      () => this.#settings.onError?.(error, next),
+      (thrown) => this.#host.fail(thrown),
+    )
   }
 
   /**

@@ -1,5 +1,6 @@
 import { CancelledError, type MillraceError } from "@millrace/contract"
 import type { Timer } from "@millrace/runtime"
+import { signalFired } from "../client/signal-fired.ts"
 import type { BatchMessage } from "../record/message.ts"
 import { FailureHandling, placeOf, type RunSurroundings } from "./failure-handling.ts"
 import {
@@ -14,6 +15,7 @@ import { handlerFailure, placeText } from "./handler-failure.ts"
 import { HandlerRunMachine, type RunEnding, type RunEvent } from "./handler-run.machine.ts"
 import { IdleWaits } from "./idle-waits.ts"
 import type { FeedLane, FeedUser, MessageFeed } from "./message-feed.ts"
+import { isThenable } from "./observed.ts"
 import { poisonOf } from "./poison.ts"
 import { jittered, retryDelayMs } from "./retry.ts"
 import type { RunSettings } from "./run-options.ts"
@@ -72,8 +74,7 @@ export class HandlerRun implements FeedUser, TaskOwner, ContextOwner {
   async over(feed: MessageFeed): Promise<void> {
     this.#feed = feed
     const { signal } = this.#settings
-    const cancel = (): void =>
-      this.#fail(new CancelledError(`${this.#around.what}: the signal fired`, { cause: signal?.reason }))
+    const cancel = (): void => this.#fail(signalFired(this.#around.what, signal))
     signal?.addEventListener("abort", cancel, { once: true })
     this.#forgetSignal = () => signal?.removeEventListener("abort", cancel)
     if (signal?.aborted) cancel()
@@ -382,10 +383,4 @@ function tellCleared(backlog: LaneBacklog): void {
   const waiting = backlog.cleared
   backlog.cleared = []
   for (const resolve of waiting) resolve()
-}
-
-function isThenable(answer: unknown): answer is PromiseLike<unknown> {
-  if (answer instanceof Promise) return true
-  if (answer === null || (typeof answer !== "object" && typeof answer !== "function")) return false
-  return typeof (answer as { then?: unknown }).then === "function"
 }

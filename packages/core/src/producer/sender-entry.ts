@@ -1,5 +1,6 @@
 /** A batch as the sender's machine keeps it. */
-import { type Identity, MillraceError } from "@millrace/contract"
+import type { Identity, MillraceError } from "@millrace/contract"
+import { mayHaveHappened } from "../client/attempts.ts"
 
 /** What the machine has to know of a batch. It never looks inside. */
 export interface SenderBatch {
@@ -64,11 +65,5 @@ export function truthful<B extends SenderBatch>(entry: Entry<B>, error: Millrace
 
 /** The error of records that an earlier attempt may have stored. */
 export function doubted(error: MillraceError): MillraceError {
-  if (error.outcome === "unknown") return error
-  return new MillraceError(error.kind, `${error.message} (an earlier attempt may have stored the records)`, {
-    retryable: error.retryable,
-    outcome: "unknown",
-    context: error.context,
-    cause: error,
-  })
+  return mayHaveHappened(error, "stored the records")
 }

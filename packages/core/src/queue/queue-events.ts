@@ -1,4 +1,5 @@
 import { MillraceError } from "@millrace/contract"
+import { tellObserved } from "../handler/observed.ts"
 import type { QueueConsumerEvents, QueueConsumerStatistics } from "./queue-consumer.ts"
 
 /** The counters of a consumer, which change. */
@@ -33,22 +34,14 @@ export class QueueEvents {
 
   tell<K extends keyof QueueConsumerEvents>(event: K, value: Parameters<QueueConsumerEvents[K]>[0]): void {
     for (const { listener } of [...this.#listeners]) {
-      try {
-        // A listener may be async though its type says void: its rejection is observed all the same.
-        const answer = listener[event]?.(value as never) as unknown
-        if (isThenable(answer)) answer.then(undefined, (cause) => this.#report(event, cause))
-      } catch (cause) {
-        this.#report(event, cause)
-      }
+      tellObserved(
+        () => listener[event]?.(value as never),
+        (cause) => this.#report(event, cause),
+      )
     }
   }
 
   #report(event: keyof QueueConsumerEvents, cause: unknown): void {
     this.#failed(new MillraceError("handler", `the listener for "${event}" failed: ${String(cause)}`, { cause }))
   }
-}
-
-/** Whether an answer is a promise, or looks like one. */
-export function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof (value as PromiseLike<unknown> | undefined | null)?.then === "function"
 }

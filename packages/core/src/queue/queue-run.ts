@@ -1,13 +1,14 @@
 import { CancelledError, InvalidError, type MillraceError } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
 import { OptionReader, shown } from "../client/options.ts"
+import { signalFired } from "../client/signal-fired.ts"
 import type { DeadContent } from "../handler/dead-letter-record.ts"
 import { contentOf } from "../handler/failure-handling.ts"
 import { type ContextOwner, callersContext, type Handler, HandlerScope } from "../handler/handler-context.ts"
+import { isThenable } from "../handler/observed.ts"
 import type { AfterFailure, MessageHandling } from "./message-handling.ts"
 import { failureDelay } from "./queue-burial.ts"
 import type { QueueRunOptions } from "./queue-consumer.ts"
-import { isThenable } from "./queue-events.ts"
 import type { QueueIntake } from "./queue-intake.ts"
 import type { QueuedMessage } from "./queue-message.ts"
 
@@ -106,8 +107,8 @@ export class QueueRun implements ContextOwner {
   async over(): Promise<void> {
     const signals = [this.#settings.signal, this.#parts.signal].filter((signal) => signal !== undefined)
     const abort = (): void => {
-      const cause: unknown = signals.find(({ aborted }) => aborted)?.reason
-      this.#end({ error: new CancelledError(`${this.#parts.what}: the signal fired`, { cause }) })
+      const fired = signals.find(({ aborted }) => aborted)
+      this.#end({ error: signalFired(this.#parts.what, fired) })
     }
     for (const signal of signals) signal.addEventListener("abort", abort, { once: true })
     if (signals.some(({ aborted }) => aborted)) abort()

@@ -1,6 +1,7 @@
-import { CancelledError, ClosedError, InvalidError, type MillraceError, TimeoutError } from "@millrace/contract"
+import { ClosedError, InvalidError, type MillraceError, TimeoutError } from "@millrace/contract"
 import type { Clock } from "@millrace/runtime"
 import { OptionReader, shown } from "../client/options.ts"
+import { signalFired } from "../client/signal-fired.ts"
 import { asMillraceError } from "../partition/failure.ts"
 import type { PullOptions } from "./queue-consumer.ts"
 import type { QueueIntake } from "./queue-intake.ts"
@@ -43,7 +44,7 @@ export class QueueTaker {
   assertOpen(): void {
     const { intake, signal, what } = this.#parts
     if (intake.callers.ended) throw new ClosedError(`${what} was shut down`)
-    if (signal?.aborted) throw cancelled(what, signal)
+    if (signal?.aborted) throw signalFired(what, signal)
   }
 
   /** The next message, decrypted. @throws DecodeError when it does not decrypt; a failure that waits for a caller */
@@ -86,7 +87,7 @@ export class QueueTaker {
       throw new InvalidError(`${owner}: option "signal" is ${shown(signal)}; it must be an AbortSignal`)
     }
     this.assertOpen()
-    if (signal?.aborted) throw cancelled(what, signal)
+    if (signal?.aborted) throw signalFired(what, signal)
     this.#asks()
     const serve = (): QueuedMessage[] | undefined => this.#takeUpTo(max)
     const there = serve()
@@ -184,10 +185,10 @@ export class QueueTaker {
         reject(error)
       }
       const abort = (): void => {
-        if (leave()) fail(cancelled(what, signal))
+        if (leave()) fail(signalFired(what, signal))
       }
       const abortOwn = (): void => {
-        if (leave()) fail(cancelled(what, own))
+        if (leave()) fail(signalFired(what, own))
       }
       const expire = (): void => {
         if (!leave()) return
@@ -228,8 +229,4 @@ function opens(message: QueuedMessage): boolean {
     // Whatever it is comes again when the message is the first.
     return false
   }
-}
-
-function cancelled(what: string, signal: AbortSignal | undefined): CancelledError {
-  return new CancelledError(`${what}: the signal fired`, { cause: signal?.reason })
 }

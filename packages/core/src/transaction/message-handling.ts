@@ -10,6 +10,7 @@ import {
   HandlerScope,
 } from "../handler/handler-context.ts"
 import { handlerFailure } from "../handler/handler-failure.ts"
+import { isThenable, tellObserved } from "../handler/observed.ts"
 import { jittered, retryDelayMs } from "../handler/retry.ts"
 import type { Lane } from "../partition/lane.ts"
 import type { BatchMessage } from "../record/message.ts"
@@ -314,15 +315,10 @@ export class MessageHandling {
   }
 
   #report(error: MillraceError, next: "retry" | "skip" | "deadLetter" | "stop"): boolean {
-    try {
-      // It may be async though its type says void: its rejection is observed all the same.
-      const answer = this.#settings.onError?.(error, next) as unknown
-      if (answer instanceof Promise) answer.catch((thrown) => this.#host.fail(thrown))
-      return true
-    } catch (thrown) {
-      this.#host.fail(thrown)
-      return false
-    }
+    return tellObserved(
+      () => this.#settings.onError?.(error, next),
+      (thrown) => this.#host.fail(thrown),
+    )
   }
 
   #forget(lane: Lane): void {
@@ -337,9 +333,4 @@ export class MessageHandling {
     if (offset >= past.offset) this.#past.delete(lane)
     return offset === past.offset ? past : undefined
   }
-}
-
-function isThenable(answer: unknown): answer is PromiseLike<unknown> {
-  if (answer === null || typeof answer !== "object") return false
-  return typeof (answer as { then?: unknown }).then === "function"
 }

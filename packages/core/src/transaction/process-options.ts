@@ -1,13 +1,13 @@
 import { InvalidError, type MillraceError, type TopicName } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { checkName, topicText } from "../client/names.ts"
-import { OptionReader, shown } from "../client/options.ts"
+import { OptionReader, pickOptions, shown } from "../client/options.ts"
 import { need } from "../client/topic-options.ts"
 import type { GroupConsumerOptions } from "../consumer/consumer-options.ts"
 import type { DeadLetterPolicy } from "../handler/dead-letter.ts"
 import type { HandlerContext } from "../handler/handler-context.ts"
 import type { Retry } from "../handler/retry.ts"
-import { checkRunOptions, type RetryOptions } from "../handler/run-options.ts"
+import { checkRunOptions, type RetryOptions, type RunOptions } from "../handler/run-options.ts"
 import { nameOf, type TopicRef } from "../producer/producer.ts"
 import type { Message } from "../record/message.ts"
 import type { TypedMessage } from "../typed/typed-message.ts"
@@ -163,6 +163,8 @@ const producerKeys = [
   "encryptor",
 ] as const satisfies readonly (keyof TransactionalOptions)[]
 
+const runKeys = ["retry", "onFailure", "onError", "signal"] as const satisfies readonly (keyof RunOptions)[]
+
 const ownKeys = [
   "from",
   "to",
@@ -172,10 +174,7 @@ const ownKeys = [
   "batchBytes",
   "maxTransactionMs",
   "timeoutMs",
-  "retry",
-  "onFailure",
-  "onError",
-  "signal",
+  ...runKeys,
 ] as const
 
 const largestBatch = 100_000
@@ -202,7 +201,7 @@ export function checkProcessOptions(client: ClientContext, options: ProcessOptio
   }
   const to = options.to === undefined ? undefined : refOf(what, options.to, client)
   const batchLength = read.whole("batchLength", { min: 1, max: largestBatch, fallback: 5000 })
-  const { retry, onFailure, onError, signal } = checkRunOptions(what, runOptions(options))
+  const { retry, onFailure, onError, signal } = checkRunOptions(what, pickOptions<RunOptions>(options, runKeys))
   const { transactionalId } = options
   return {
     what,
@@ -210,7 +209,7 @@ export function checkProcessOptions(client: ClientContext, options: ProcessOptio
     group,
     typed: from.topic instanceof TypedTopic ? (from.topic as TypedTopic<unknown>) : undefined,
     consumer: {
-      ...picked<GroupConsumerOptions>(from, inputKeys),
+      ...pickOptions<GroupConsumerOptions>(from, inputKeys),
       batchLength,
       prefetchRecords: Math.max(16_000, 4 * batchLength),
       commitPolicy: { kind: "auto", after: "marked", every: false, intervalMs: scannedMs },
@@ -225,7 +224,7 @@ export function checkProcessOptions(client: ClientContext, options: ProcessOptio
     signal,
     producer: checkTransactionalOptions(
       {
-        ...picked<TransactionalOptions>(options, producerKeys),
+        ...pickOptions<TransactionalOptions>(options, producerKeys),
         transactionalId: transactionalId ?? derivedId(client, { topic, group, memberId: from.memberId }),
         timeoutMs: read.duration("timeoutMs", { fallback: 10_000 }),
       },
@@ -279,22 +278,4 @@ function refOf(what: string, to: TopicRef, client: ClientContext): TopicRef {
   }
   nameOf(to, client.session.manifest)
   return to
-}
-
-function runOptions({ retry, onFailure, onError, signal }: ProcessOptions): Parameters<typeof checkRunOptions>[1] {
-  return {
-    ...(retry === undefined ? {} : { retry }),
-    ...(onFailure === undefined ? {} : { onFailure }),
-    ...(onError === undefined ? {} : { onError }),
-    ...(signal === undefined ? {} : { signal }),
-  }
-}
-
-function picked<T extends object>(from: object, keys: readonly (keyof T & string)[]): Partial<T> {
-  const own: Partial<T> = {}
-  for (const key of keys) {
-    const value = (from as Partial<T>)[key]
-    if (value !== undefined) own[key] = value
-  }
-  return own
 }

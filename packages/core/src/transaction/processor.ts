@@ -1,10 +1,12 @@
-import { CancelledError, ClosedError, type MillraceError } from "@millrace/contract"
+import { ClosedError, type MillraceError } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { OptionReader } from "../client/options.ts"
+import { signalFired } from "../client/signal-fired.ts"
 import type { ConsumerEvents } from "../consumer/consumer-events.ts"
 import type { LogConsumer } from "../consumer/log-consumer.ts"
 import { openGroupLog } from "../group/group-consumer.ts"
 import { callingAttempt, type Handler, outside } from "../handler/handler-context.ts"
+import { tellObserved } from "../handler/observed.ts"
 import type { ShutdownOptions } from "../producer/sending-end.ts"
 import { decodingOf } from "../typed/decoding.ts"
 import { BatchSettler } from "./batch-settler.ts"
@@ -172,7 +174,7 @@ export class GroupProcessor implements Processor {
 
   async #run(): Promise<void> {
     const { signal, what } = this.#settings
-    const cancel = (): void => this.#stop(new CancelledError(`${what}: the signal fired`, { cause: signal?.reason }))
+    const cancel = (): void => this.#stop(signalFired(what, signal))
     signal?.addEventListener("abort", cancel, { once: true })
     if (signal?.aborted) cancel()
     let failure: { readonly error: unknown } | undefined
@@ -232,12 +234,10 @@ export class GroupProcessor implements Processor {
 
   #tellAborted(abort: Abort): void {
     for (const listener of this.#listeners.keys()) {
-      try {
-        const answer = listener.aborted?.(abort) as unknown
-        if (answer instanceof Promise) answer.catch((error) => this.#loop?.fail(error))
-      } catch (error) {
-        this.#loop?.fail(error)
-      }
+      tellObserved(
+        () => listener.aborted?.(abort),
+        (error) => this.#loop?.fail(error),
+      )
     }
   }
 

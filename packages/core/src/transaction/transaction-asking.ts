@@ -1,8 +1,7 @@
 import type { MillraceError } from "@millrace/contract"
 import { backoffMs, type Clock } from "@millrace/runtime"
-import { type AttemptSettings, attempt, longestBackoffMs } from "../client/attempts.ts"
+import { type AttemptSettings, attempt, longestBackoffMs, mayHaveHappened } from "../client/attempts.ts"
 import { millraceError } from "../producer/sender.ts"
-import { doubted } from "../producer/sender-entry.ts"
 
 /** What a failure means for the producer. */
 export type Consequence = "fenced" | "fatal" | "doubtful" | "abortable" | "again"
@@ -43,7 +42,7 @@ export async function ask<T>(
       const unknown = error.outcome === "unknown"
       if (unknown) inDoubt = true
       const again = (error.retryable || unknown) && retry < settings.retries && (repeatable || !unknown)
-      if (!again || signal?.aborted === true) throw inDoubt && !certain.has(error.kind) ? doubted(error) : error
+      if (!again || signal?.aborted === true) throw inDoubt && !certain.has(error.kind) ? mayHaveHappened(error) : error
       await pause(clock, backoffMs(retry, settings.retryBackoffMs, longestBackoffMs), signal)
     }
   }

@@ -1,7 +1,7 @@
 import { InvalidError } from "@millrace/contract"
 import type { ClientContext } from "../client/context.ts"
 import { checkName } from "../client/names.ts"
-import { OptionReader, shown } from "../client/options.ts"
+import { OptionReader, pickOptions, shown } from "../client/options.ts"
 import { need } from "../client/topic-options.ts"
 import type { Encryptor } from "../encryption/encryptor.ts"
 import { checkProducerOptions, type ProducerOptions } from "../producer/producer-options.ts"
@@ -101,7 +101,11 @@ export function checkTransactionalOptions(options: TransactionalOptions, client:
   refuseDoubles(what, options)
   const batchLength = read.whole("batchLength", { min: 1, fallback: 1000 })
   const batchBytes = read.whole("batchBytes", { min: 1, fallback: mebibyte })
-  const { publisher, route, encryptor } = checkProducerOptions(what, shared(options), client)
+  const { publisher, route, encryptor } = checkProducerOptions(
+    what,
+    pickOptions<ProducerOptions>(options, sharedKeys),
+    client,
+  )
   return {
     what,
     transactionalId: id,
@@ -138,10 +142,4 @@ function refuseDoubles(what: string, { idempotent }: { readonly idempotent?: unk
   throw new InvalidError(
     `${what}: option "idempotent" is ${shown(idempotent)}; it must be true, or absent: a resend within a transaction has to be recognised`,
   )
-}
-
-function shared(options: TransactionalOptions): ProducerOptions {
-  const picked: Record<string, unknown> = {}
-  for (const key of sharedKeys) if (options[key] !== undefined) picked[key] = options[key]
-  return picked
 }
