@@ -199,6 +199,18 @@ describe("run", () => {
     await consumer.shutdown()
   })
 
+  test("so does what an async onError rejects with", async () => {
+    const rig = new QueueRig()
+    const consumer = await rig.consumer()
+    rig.broker.putTexts("a")
+    const mine = new Error("mine")
+    const onError = (): Promise<never> => Promise.reject(mine)
+    const running = watch(consumer.run(() => Promise.reject(new Error("no")), { onError }))
+    await rig.settle()
+    assert.equal(running.error, mine)
+    await consumer.shutdown()
+  })
+
   test("the queue is deleted under it: NotFoundError", async () => {
     const rig = new QueueRig()
     const queue = rig.queue()

@@ -5,7 +5,7 @@ import { signalFired } from "../client/signal-fired.ts"
 import type { DeadContent } from "../handler/dead-letter-record.ts"
 import { contentOf } from "../handler/failure-handling.ts"
 import { type ContextOwner, callersContext, type Handler, HandlerScope } from "../handler/handler-context.ts"
-import { isThenable } from "../handler/observed.ts"
+import { isThenable, tellObserved } from "../handler/observed.ts"
 import type { AfterFailure, MessageHandling } from "./message-handling.ts"
 import { failureDelay } from "./queue-burial.ts"
 import type { QueueRunOptions } from "./queue-consumer.ts"
@@ -283,11 +283,10 @@ export class QueueRun implements ContextOwner {
     const { thrown } = failure
     const error = failure.content === undefined ? handling.handlerError(message, thrown) : (thrown as MillraceError)
     const told = (next: AfterFailure): void => {
-      try {
-        onError?.(error, next)
-      } catch (given) {
-        this.#end({ error: given })
-      }
+      tellObserved(
+        () => onError?.(error, next),
+        (given) => this.#end({ error: given }),
+      )
     }
     try {
       await handling.failed(message, { ...failure, error, delay, told })
